@@ -147,7 +147,7 @@ def test_a_row_that_the_table_has_not_is_refused(place: int) -> None:
 
 def test_what_is_not_in_memory_is_not_read() -> None:
     packed, table, rows = pack_floats(torch.randn(30, 8), torch.float32), torch.randn(7, 8), torch.tensor([3, 0])
-    with pytest.raises(TypeError, match="a table on meta holds nothing to add"):
+    with pytest.raises(TypeError, match="a table on meta cannot be added"):
         packed.rows(rows, table.to("meta"), rows)
     for wrong in (rows.to("meta"), rows.float(), rows.bool()):
         for asked in ((wrong,), (rows, table, wrong)):

@@ -1,12 +1,13 @@
 """The one table of kernels: operation, device, dtype, rows and instruction set -> kernel. Start here.
 
-Each Operation below lists its kernels, best first, with the conditions under which each serves. Whoever needs one asks
-its operation, `find` with what is known beforehand or `serving` with a tensor, and takes PyTorch's operators where no
-kernel serves; nothing outside this folder imports a kernel from elsewhere. `runs` names what is compiled: functions of
-the C++ in `cpu/`, which `cpu/library.py` loads for the processor's instruction set, and Triton's in `gpu/`. It is empty
-where PyTorch's own operators are called. One function may be compiled in several ways: where that of `avx512_vnni` or
-`amx` multiplies 8 bits by other instructions, `cpu/gemm/` has both side by side. Whole attention backends for GPUs are
-chosen by `core/attention/backends/selector.py`.
+Each Operation below lists its kernels, best first, with the conditions under which each serves. Layers ask an
+operation, by `find` with the conditions or by `serving` with a tensor, and call PyTorch's operators if no kernel
+serves. No module outside this folder imports a kernel from elsewhere.
+
+`runs` names compiled functions: C++ in `cpu/`, which `cpu/library.py` loads for the processor's instruction set, and
+Triton's in `gpu/`. It is empty if a kernel calls PyTorch's operators. One function is compiled once for each
+instruction set, with the primitives of `cpu/isa/`; the products by AMX are beside the others in `cpu/gemm/`. Whole
+attention backends for GPUs are chosen by `core/attention/backends/selector.py`.
 
 Importing this starts no thread, loads no library of kernels and imports no Triton.
 """
@@ -57,9 +58,9 @@ FunctionT = TypeVar("FunctionT", covariant=True)
 
 FLOAT32 = (torch.float32,)
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
-CPU_WEIGHTS = (torch.float32, torch.float16, torch.bfloat16, torch.int8)  # of decoders; encoders have uint8, too
+CPU_WEIGHTS = (torch.float32, torch.float16, torch.bfloat16, torch.int8)  # of decoders; encoders also have uint8
 ANY_NUMBER = range(1, 1 << 62)
-HUNDREDS = 256  # rows or tokens at least, of what reads sound: for a choice that is made before they are known
+HUNDREDS = 256  # the least rows of encoders that read audio, for a choice before the rows are known
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class Kernel(Generic[FunctionT]):
 
 
 class Operation(Generic[FunctionT]):
-    """What several kernels compute, each under other conditions."""
+    """An operation that several kernels compute, each under other conditions."""
 
     def __init__(self, name: str, *kernels: Kernel[FunctionT]) -> None:
         self.name, self.kernels = name, kernels
@@ -102,7 +103,7 @@ class Operation(Generic[FunctionT]):
         quantization: str | None = None,
         long_inputs: bool = False,
     ) -> FunctionT | None:
-        """The first kernel that serves, or None."""
+        """Return the first kernel that serves, or None."""
         for kernel in self.kernels:
             if (
                 kernel.device == device
@@ -120,7 +121,7 @@ class Operation(Generic[FunctionT]):
     def serving(
         self, x: Tensor, *, rows: int = 1, quantization: str | None = None, long_inputs: bool = False
     ) -> FunctionT | None:
-        """The first kernel that serves for a tensor, or None; none computes gradients."""
+        """Return the first kernel that serves for a tensor, or None; none computes gradients."""
         if x.requires_grad:
             return None
         return self.find(
@@ -149,10 +150,13 @@ class Panels(Protocol):
         """The numbers' dtype."""
 
     def outputs(self, first: int, stop: int) -> Any:
-        """Some of the outputs, the first of which is a multiple of `alignment`."""
+        """Return some of the outputs; `first` is a multiple of `alignment`."""
 
     def rows(self, indices: Tensor, table: Tensor | None = None, places: Tensor | None = None) -> Tensor:
-        """Some rows of the weight and of a table [size, in], [indices, in] in the dtype of activations."""
+        """Return rows of the weight, with rows of a table [size, in] added.
+
+        indices, places: integers [count], rows of the weight and of the table. Returns [count, in] in x_dtype.
+        """
 
 
 # Weights. A weight is packed once, as it is loaded; without a kernel it stays a parameter.

@@ -1,10 +1,9 @@
-"""Attention of all tokens of a sequence over each other, as in encoders, with a bias by distance or none.
+"""Self-attention of an encoder's sequence, with a bias by distance or none.
 
-Called by the `torch` backend. PyTorch's own asks MKL for the products of small blocks, with which it does not reach
-the rate of large ones; here they are made of tiles, for which keys and values are packed once. docs/performance.md has
-the figures. For models in int8 queries, keys, values and weights may be rounded to integers of 16 bits or of 8, and for
-those in bfloat16 to that, which takes half the time or less.
-What comes out is the same to the last bit whatever other sequences are in the batch.
+Called by the `torch` backend. PyTorch's own attention multiplies small blocks by MKL, which is slower on them than on
+large matrices. These kernels multiply tiles, for which keys and values are packed once; docs/performance.md has the
+figures. For models in int8, queries, keys, values and weights may be rounded to integers of 16 or 8 bits, and for
+models in bfloat16 to that, which takes half the time or less. Results are batch-invariant, bit for bit.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ def attend_sequence(
 ) -> None:
     """Write the attention of one sequence to out, which is contiguous.
 
-    query, out: [tokens, heads, dim]. key, value: [tokens, kv_heads, dim]. bias: what is added to scaled scores, [heads
-    or 1, 2 * tokens - 1], by the query's position minus the key's, which in the middle column is 0. All are float32 on
-    the CPU. Raises IndexError for other shapes.
+    query, out: [tokens, heads, dim]. key, value: [tokens, kv_heads, dim]. bias: added to scaled scores, [heads or 1,
+    2 * tokens - 1]; the column is tokens - 1 plus the query's position minus the key's. All are float32 on the CPU.
+    Raises IndexError for other shapes.
     """
     _run(_attend, query, key, value, scale, out, bias)
 
@@ -49,7 +48,7 @@ def attend_sequence(
 def attend_in_int16(
     query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor, bias: Tensor | None = None
 ) -> None:
-    """The same, with integers of 16 bits. Raises IndexError for more than MOST_TOKENS_ROUNDED tokens, too."""
+    """The same, with integers of 16 bits. Also raises IndexError for more than MOST_TOKENS_ROUNDED tokens."""
     if len(query) > MOST_TOKENS_ROUNDED:
         raise IndexError(f"a sequence of {len(query)} tokens is longer than {MOST_TOKENS_ROUNDED}")
     _run(_attend_in_int16, query, key, value, scale, out, bias)

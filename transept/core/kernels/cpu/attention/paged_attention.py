@@ -1,10 +1,10 @@
-"""Attention of few queries over keys and values in a paged cache, read once and in the order in which they lie.
+"""Attention of few queries over a paged cache, whose keys and values are read once, in the order of memory.
 
-Called by the `torch` backend for the steps that decode. PyTorch's attention takes one head after the other, whose keys
-lie a token's width apart; here all heads of a token are read together. Keys are cut into pieces of a fixed length,
-each with its own softmax, and the pieces are put together afterwards: so the cores share the work of one sequence,
-too, and what comes out does not depend on the other sequences of the step. A key whose bias is minus infinity has no
-weight; a query that sees none gets zeros. docs/performance.md has the figures.
+Called by the `torch` backend for steps that decode. PyTorch's attention computes one head after the other, whose keys
+are a token's width apart; this kernel reads all heads of a token together. Keys are cut into pieces of a fixed length,
+each with its own softmax, which are joined afterwards. So cores also share the work of one sequence, and a result does
+not depend on the other sequences of the step. A key whose bias is minus infinity has no weight; a query without any
+other key gets zeros. docs/performance.md has the figures.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class WorkStruct(ctypes.Structure):
 
 
 class PagedWork:
-    """Which keys which queries look at, for every layer of a step.
+    """The keys that each query attends to, for every layer of a step.
 
-    block_tables, lengths: of some sequences, and how many keys they have. rows: first and last + 1 query row of each.
+    block_tables, lengths: of some sequences, lengths in keys. rows: first and last + 1 query row of each sequence.
 
-    num_slots: that the cache must have for these blocks; num_rows: of the queries; most_keys: of a sequence. These are
-    what `check` compares with the arrays that kernels are given.
+    num_slots: the slots that the cache must have for these blocks. num_rows: rows that the queries must have.
+    most_keys: the longest sequence. `check` compares these with the arrays of a call.
 
     Raises IndexError for a table that is too short for its length, a length below 1, and a negative block or row.
     """
@@ -90,7 +90,7 @@ class PagedWork:
         return bool(self.struct.num_pieces)
 
     def check(self, num_rows: int, num_slots: int, bias: DistanceBias) -> None:
-        """Raise IndexError where the work reaches beyond the query's rows, the cache or the bias's distances."""
+        """Raise IndexError if the work reaches beyond the query's rows, the cache or the bias's distances."""
         if self.num_rows > num_rows or self.num_slots > num_slots:
             raise IndexError(
                 f"attention of {self.num_rows} rows over {self.num_slots} slots is asked for, with {num_rows} rows and "
@@ -107,10 +107,10 @@ class BiasStruct(ctypes.Structure):
 
 
 class DistanceBias:
-    """What is added to a score, by the distance of query and key, or nothing.
+    """A bias that is added to scores, by the distance of query and key; without a table none.
 
-    table: float32 [heads, distances], the last column for a sequence's last key. Minus infinity becomes HIDDEN, whose
-    difference to itself is a number.
+    table: float32 [heads, distances], the last column for a sequence's last key. Minus infinity becomes HIDDEN, so that
+    differences of biases are numbers.
     """
 
     def __init__(self, table: Tensor | None = None) -> None:
@@ -120,7 +120,7 @@ class DistanceBias:
             self.struct = BiasStruct(self.table.data_ptr(), table.shape[1])
 
     def check(self, num_heads: int) -> None:
-        """Raise IndexError where it is for fewer heads."""
+        """Raise IndexError if it is for fewer heads."""
         if self.table is not None and len(self.table) < num_heads:
             raise IndexError(f"the bias is for {len(self.table)} heads, and there are {num_heads}")
 
@@ -131,8 +131,8 @@ NO_BIAS = DistanceBias()
 def attend(query: Tensor, cache: Tensor, work: PagedWork, scale: float, bias: DistanceBias, out: Tensor) -> None:
     """Write the rows of ``work`` of attention's output; every query sees all keys of its sequence.
 
-    query, out: [num_tokens, heads, dim]. cache: [keys and values, slots, kv_heads, dim]. All float32 on the CPU, the
-    cache maybe float16. Raises IndexError where the work reaches beyond them, and for shapes that do not fit.
+    query, out: [num_tokens, heads, dim]. cache: [keys and values, slots, kv_heads, dim]. All are float32 on the CPU;
+    the cache may be float16. Raises IndexError if the work reaches beyond them, and for shapes that do not fit.
     """
     if not work:
         return

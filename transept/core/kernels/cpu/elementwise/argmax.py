@@ -1,6 +1,6 @@
-"""The highest logit of each row, with its log probability, in two readings of the row.
+"""The highest logit of each row and its log probability, in two passes over the row.
 
-Called by the sampler. PyTorch's argmax and log_softmax read and write a row of 50,000 logits six times.
+Called by the sampler. PyTorch's argmax and log_softmax pass over a row of 50,000 logits six times.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ _argmax = KernelFunction("transept_argmax", Pointer, Int, Int, Pointer, Pointer)
 
 
 def argmax(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """logits: [rows, vocabulary], float32 on the CPU, with a vocabulary of at least 1.
+    """Return the token of each row's highest logit, the first of equals, and its log probability.
 
-    Returns of each row the token (the first of equals) and its log probability, [rows, 1] each, int64 and float32.
+    logits: float32 [rows, vocabulary] on the CPU. Returns int64 and float32, [rows, 1] each. Raises IndexError for an
+    empty vocabulary.
     """
     num_rows, size = logits.shape
     if not size:

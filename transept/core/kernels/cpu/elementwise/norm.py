@@ -1,4 +1,4 @@
-"""Two sublayers' sum and its norm on a CPU, each row read and written once. Called by `transept.core.layers.norm`."""
+"""The sum of two sublayers and its norm on a CPU, in one pass over each row. Called by `transept.core.layers.norm`."""
 
 from __future__ import annotations
 

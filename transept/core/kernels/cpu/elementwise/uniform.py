@@ -1,4 +1,4 @@
-"""Uniform random numbers that depend on a key and a place alone, by SplitMix64 (Steele, Lea and Flood 2014).
+"""Uniform random numbers that depend on a key and a place only, by SplitMix64 (Steele, Lea and Flood 2014).
 
 Called by `transept.core.execution.noise`, which makes the same numbers on other devices.
 """
@@ -18,7 +18,7 @@ _uniform = KernelFunction("transept_uniform", Pointer, Int, Int, Pointer)
 
 
 def uniform(keys: _Keys, count: int) -> Tensor:
-    """Numbers between 0 and 1, float32 [keys, count]: of each key, those of the places from 1 on."""
+    """Return numbers between 0 and 1, float32 [keys, count]: for each key, the places from 1 on."""
     keys, out = np.ascontiguousarray(keys, np.uint64), torch.empty(len(keys), count, dtype=torch.float32)
     _uniform(keys.ctypes.data, len(keys), count, out.data_ptr())
     return out

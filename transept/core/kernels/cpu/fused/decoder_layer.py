@@ -1,7 +1,7 @@
 """Whole decoder layers for a step in which every sequence has one token, in one call.
 
-Called by `transept.core.layers.transformer`. The arithmetic of such a step is over in microseconds; a call
-from Python for each norm, product and sum, with the caches full of weights, costs as much again.
+Called by `transept.core.layers.transformer`. The arithmetic of such a step takes microseconds; calling each norm,
+product and sum from Python, with caches full of weights, would take as long again.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class _StepStruct(ctypes.Structure):
 
 
 class DecodeStep:
-    """What the layers of a step share.
+    """The part of a step that all layers share.
 
-    slots: int64 [rows], where each row's key and value go. self_keys, cross_keys: what the rows attend to. bias: of
-    self-attention.
+    slots: int64 [rows], where each row's key and value are written. self_keys, cross_keys: the keys that rows attend
+    to. bias: of self-attention.
     """
 
     def __init__(self, slots: Tensor, self_keys: PagedWork, cross_keys: PagedWork, bias: DistanceBias) -> None:
@@ -49,7 +49,7 @@ class DecodeStep:
         self._checked = (-1, -1, -1)
 
     def check(self, num_rows: int, cache: KVCacheStruct, num_heads: int) -> None:
-        """Raise IndexError where the step reaches beyond the rows, the cache or the heads of a layer."""
+        """Raise IndexError if the step reaches beyond the rows, the cache or the heads of a layer."""
         sizes = (num_rows, cache.slots, num_heads)
         if sizes == self._checked:  # most layers are alike
             return
@@ -160,13 +160,13 @@ class DecoderLayerKernel:
         self.address = ctypes.addressof(self._struct)
 
     def check_cache(self, cache: KVCacheStruct) -> None:
-        """Raise IndexError for a cache that is not what the weights are for."""
+        """Raise IndexError for a cache that does not fit the weights."""
         expected = self._attended + 2 * cache.kv_heads * cache.dim
         if self._qkv != expected or self._attended % (cache.kv_heads * cache.dim):
             raise IndexError(f"queries, keys and values are {self._qkv} wide instead of {expected}")
 
     def check_step(self, rows: int, width: int, cache: KVCacheStruct, step: DecodeStep) -> None:
-        """Raise IndexError where a step reaches beyond rows of this width, or the cache."""
+        """Raise IndexError if a step reaches beyond rows of this width, or the cache."""
         if width != self.hidden:
             raise IndexError(f"hidden states are {width} wide instead of {self.hidden}")
         step.check(rows, cache, self._attended // cache.dim)
@@ -194,8 +194,7 @@ class DecoderLayersKernel:
     def __call__(self, x: Tensor, caches: Sequence[Tensor], step: DecodeStep) -> Tensor:
         """x: float32 [rows, hidden]. caches: of each layer [2, blocks, block_size, kv_heads, dim], read and written.
 
-        Returns x's shape. Raises IndexError where the step reaches beyond x or a cache, or these are not what the
-        weights are for.
+        Returns x's shape. Raises IndexError if the step reaches beyond x or a cache, or these do not fit the weights.
         """
         if len(caches) != len(self._caches) or not all(map(is_, caches, self._caches)):
             self._take(caches)
@@ -216,7 +215,7 @@ class DecoderLayersKernel:
         keys = [KVCacheStruct(cache.view(2, -1, *cache.shape[3:])) for cache in caches]
         for layer, each in zip(self._layers, keys, strict=True):
             layer.check_cache(each)
-        self._caches = []  # until all is there, wherever an interruption strikes
+        self._caches = []  # until all structs exist: an interruption may come at any line
         self._keys, self._key_addresses = keys, array("Q", map(ctypes.addressof, keys))
         self._caches = [*caches]
 

@@ -1,8 +1,8 @@
 """A feed-forward network added to a residual, for many rows at once, in one call.
 
-What is between the two products, as large as all else of an encoder's layer together, is never written to memory as a
-whole: each thread takes some rows through both products. Called by `transept.core.layers.feed_forward.FeedForward`. A
-row comes out the same to the last bit whatever is beside it, and as from two products.
+The hidden states between the two products are as large as all other activations of an encoder's layer. They are never
+written to memory as a whole, because each thread takes some rows through both products. Called by
+`transept.core.layers.feed_forward.FeedForward`. Each row is batch-invariant, and bit for bit that of two products.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _FeedForwardStruct(ctypes.Structure):
 class FeedForwardKernel:
     """``x += fc2(act(fc1(normed)))`` of weights in bfloat16, or in int8 for rows in int8.
 
-    activation: one of ACTIVATIONS. Raises IndexError where the sizes do not belong together.
+    activation: one of ACTIVATIONS. Raises IndexError if the sizes do not fit together.
     """
 
     def __init__(self, fc1: Projection, fc2: Projection, activation: str) -> None:
@@ -52,15 +52,15 @@ class FeedForwardKernel:
 
     @staticmethod
     def serves(fc1: Projection, fc2: Projection) -> bool:
-        """Whether weights of these dtypes and sizes have this kernel."""
+        """Return True if weights of these dtypes and sizes have this kernel."""
         wide = TILE_INPUTS.get(fc1.weight.dtype, 0)
         inputs = (fc1.weight.num_inputs, fc2.weight.num_inputs)
         return bool(wide) and fc1.weight.dtype is fc2.weight.dtype and not any(size % wide for size in inputs)
 
     def __call__(self, x: Tensor, normed: Tensor) -> Tensor:
-        """Add to x, which is returned. x: float32 [rows, out]; normed: float32 [rows, in].
+        """Add the network's output to x and return x. x: float32 [rows, out]; normed: float32 [rows, in].
 
-        Raises IndexError for other shapes, or where x has gaps.
+        Raises IndexError for other shapes, or if x is not contiguous.
         """
         shapes = (tuple(x.shape), tuple(normed.shape))
         if shapes != ((len(x), self._outputs), (len(x), self._hidden)) or not x.is_contiguous():

@@ -35,12 +35,12 @@ class _Weight(ctypes.Structure):
 
 
 class WeightPanels:
-    """A weight [out, in] as products read it.
+    """A weight [out, in] in the order in which products read it.
 
-    values: float32 or float16 [panels, in, PANEL]; int8 or bfloat16 [panels, pairs, PANEL, 2], inputs two by two; or,
-    for activations in int8, the weight in int8 and 128, uint8 [panels, fours, PANEL, 4]. The last panel and group are
-    filled up with zeros. scales: for 8 bits, float32 [panels * PANEL], of one step of an output's weights. address: of
-    what a kernel reads.
+    values: float32 or float16 [panels, in, PANEL]; int8 or bfloat16 [panels, pairs of inputs, PANEL, 2]; or for
+    activations in int8, the weight in int8 plus 128, uint8 [panels, quads of inputs, PANEL, 4]. The last panel and the
+    last group of inputs are padded with zeros. scales: for 8 bits, the rounding step of each output, float32
+    [panels * PANEL]. address: of the struct that a kernel reads.
     """
 
     device, x_dtype = "cpu", torch.float32
@@ -69,7 +69,7 @@ class WeightPanels:
         return self.values.dtype
 
     def outputs(self, first: int, stop: int) -> WeightPanels:
-        """Some of the outputs, in the same memory. Raises ValueError where `first` does not begin a panel."""
+        """Return some of the outputs, in the same memory. Raises ValueError if `first` does not begin a panel."""
         if (first, stop) == (0, self.num_outputs):
             return self
         if (first, stop) not in self._parts:
@@ -82,10 +82,10 @@ class WeightPanels:
         return self._parts[first, stop]
 
     def rows(self, indices: Tensor, table: Tensor | None = None, places: Tensor | None = None) -> Tensor:
-        """Some rows of the weight, float32 [indices, in], with rows of a table [size, in] added.
+        """Return some rows of the weight, float32 [indices, in], with rows of a table [size, in] added.
 
-        places: of the table, as many as indices. Raises IndexError for a row that is not there and for other shapes,
-        and TypeError for what are no integers, or not on the CPU.
+        indices, places: integers [count] on the CPU, rows of the weight and of the table. Raises IndexError for a row
+        that does not exist and for other shapes, TypeError for other dtypes and devices.
         """
         self._check_rows(indices, table, places)
         if table is not None and places is not None and table.dtype is not torch.float32:
@@ -113,7 +113,7 @@ class WeightPanels:
         if table is None or places is None:
             return
         if not table.is_cpu:
-            raise TypeError(f"a table on {table.device} holds nothing to add: a packed weight's numbers are elsewhere")
+            raise TypeError(f"a table on {table.device} cannot be added to a packed weight's rows; move it to the CPU")
         if table.shape[1:] != (self.num_inputs,) or places.shape != indices.shape:
             expected = f"[.., {self.num_inputs}], [{len(indices)}] of them"
             raise IndexError(
@@ -132,10 +132,10 @@ def panel_size() -> int:
 
 
 def pack_floats(weight: Tensor, dtype: torch.dtype | None = None) -> WeightPanels:
-    """Pack a weight [out, in] of any floating dtype, in one reading.
+    """Pack a weight [out, in] of any floating dtype, in one pass over it.
 
-    dtype: float32 or float16; by default float16 where that loses nothing and is read as fast. Raises ValueError where
-    float16 is asked for and loses something.
+    dtype: float32 or float16; by default float16 if that is exact and the processor reads it as fast. Raises ValueError
+    if float16 is asked for and is not exact.
     """
     weight = _readable(weight)
     if dtype is None:
@@ -151,7 +151,7 @@ def pack_int8(weight: Tensor) -> WeightPanels:
 
 
 def pack_int8_for_int8(weight: Tensor) -> WeightPanels:
-    """The same for activations that are rounded to int8, too, each row by its largest number."""
+    """The same for activations that are also rounded to int8, each row by its largest number."""
     return _rounded_to_int8(weight, torch.uint8, group=4) if weight.shape[1] <= _MOST_INPUTS else pack_int8(weight)
 
 
@@ -188,7 +188,7 @@ def _forced(weight: Tensor, dtype: torch.dtype) -> WeightPanels:
 
 
 def _packed_floats(weight: Tensor, dtype: torch.dtype) -> WeightPanels | None:
-    """None where float16 does not hold every number."""
+    """Return None if float16 does not hold every number."""
     num_out, num_in = weight.shape
     values = empty_in_large_pages(_panels_of(num_out), num_in, panel_size(), dtype=dtype)
     half = weight.dtype is torch.float16
@@ -197,12 +197,12 @@ def _packed_floats(weight: Tensor, dtype: torch.dtype) -> WeightPanels | None:
 
 
 def _first_row_fits_float16(weight: Tensor) -> bool:
-    """Most weights that float16 does not hold show it in the first row."""
+    """Return False for most of the weights that float16 does not hold."""
     return weight.dtype is torch.float16 or torch.equal(weight[:1].half().float(), weight[:1])
 
 
 def _readable(weight: Tensor) -> Tensor:
-    """As kernels read it. Raises ValueError for another shape or device."""
+    """Return a weight in a dtype that kernels read. Raises ValueError for another shape or device."""
     if weight.dim() != 2 or not weight.is_cpu:
         raise ValueError(f"a matrix on the CPU can be packed, not {[*weight.shape]} on {weight.device}")
     weight = weight.detach()

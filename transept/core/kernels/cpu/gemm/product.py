@@ -1,4 +1,4 @@
-"""``act(x @ weight.T + bias)`` by the kernels. A row comes out the same to the last bit whatever is beside it."""
+"""``act(x @ weight.T + bias)`` by the kernels. Each row is batch-invariant, bit for bit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_ACTIVATION = -1
 
 
 def product(x: Tensor, weight: WeightPanels, bias: Tensor | None, activation: str | None = None) -> Tensor:
-    """x: float32 [rows, in] on the CPU. bias: float32 [out]. activation: one of ACTIVATIONS. Returns [rows, out].
+    """Multiply x, float32 [rows, in] on the CPU. bias: float32 [out]. activation: in ACTIVATIONS. Returns [rows, out].
 
     Raises IndexError for other shapes, and TypeError for other dtypes and devices.
     """

@@ -7,14 +7,14 @@ import numpy.typing as npt
 
 from transept.core.kernels.cpu.library import Int, KernelFunction, Pointer
 
-NEIGHBOURS = 3  # to either side, of which a median is taken
+NEIGHBOURS = 3  # numbers to either side in a median
 
 _medians_of_seven = KernelFunction("transept_medians_of_seven", Pointer, Int, Int, Pointer)
 _cheapest_path = KernelFunction("transept_cheapest_path", Pointer, Int, Int, Pointer)
 
 
 def medians(padded: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """The median of each number and its neighbours in a row. padded: [rows, columns + 2 * NEIGHBOURS].
+    """Return the median of each number and its neighbours in a row. padded: [rows, columns + 2 * NEIGHBOURS].
 
     Returns [rows, columns].
     """
@@ -28,9 +28,9 @@ def medians(padded: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 
 def cheapest_path(cost: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """The cells of the cheapest path from the first to the last by steps right, down or both, [length, row and column].
+    """Return the cheapest path from the first to the last cell by steps right, down or both, [length, row and column].
 
-    cost: [rows, columns], neither 0. Among equally cheap ways into a cell the one from the left is taken.
+    cost: [rows, columns], neither 0. Among equally cheap ways into a cell it takes the one from the left.
     """
     cost = np.ascontiguousarray(cost, np.float64)
     rows, columns = cost.shape

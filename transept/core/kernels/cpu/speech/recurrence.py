@@ -13,11 +13,12 @@ _recur = KernelFunction("transept_recur", Pointer, Int, Int, Pointer, Pointer, P
 
 
 def recur(inputs: Floats, recurrent: Floats, hidden: Floats, memory: Floats) -> Floats:
-    """The hidden state after each frame: [frames, size].
+    """Return the hidden state after each frame: [frames, size].
 
-    inputs: [frames, 4 * size], the gates' sums as far as the frames determine them, in PyTorch's order: input, forget,
-    cell, output. recurrent: [size, 4 * size], what hidden adds to them. hidden, memory: [size], before the first frame,
-    and after the call those after the last. All are float32 and contiguous. Raises IndexError for other shapes.
+    inputs: [frames, 4 * size], the part of the gates' sums that comes from the frames, in PyTorch's order: input,
+    forget, cell, output. recurrent: [size, 4 * size], the weights of the hidden state. hidden, memory: [size], before
+    the first frame; after the call those after the last one. All are float32 and contiguous. Raises IndexError for
+    other shapes.
     """
     frames, size = len(inputs), len(hidden)
     expected = ((inputs, (frames, 4 * size)), (recurrent, (size, 4 * size)), (hidden, (size,)), (memory, (size,)))
