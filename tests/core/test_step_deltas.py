@@ -31,7 +31,7 @@ WINDOW = 6
 def description(step: StepInput) -> Any:
     """All that a step says, by value and in order."""
     return (
-        [(each.encode_id, each.inputs, [*each.cross_block_table]) for each in step.encodes],
+        [vars(each) for each in step.encodes],
         [
             {
                 **vars(each),
@@ -52,6 +52,8 @@ class Border:
         self.rng, self.lost = random.Random(3), lost
         self.num_bytes: list[int] = []
         self.introduced: Counter[str] = Counter()  # how often each request came with its prompt
+        self.num_slices: Counter[int] = Counter()  # in how many steps each encode was, by its id
+        self.num_inputs: Counter[int] = Counter()  # and in how many with its input
 
     def cross(self, step: StepInput) -> StepInput:
         if self.rng.random() < self.lost:
@@ -62,6 +64,8 @@ class Border:
         decoded = self.decoder.decode(delta)
         assert description(decoded) == description(step)
         self.num_bytes.append(len(pickled))
+        self.num_slices.update(each.encode_id for each in delta.encodes)
+        self.num_inputs.update(each.encode_id for each in delta.encodes if each.inputs is not None)
         self.introduced.update(each.request_id for each in delta.requests if each.constants is not None)
         return decoded
 
@@ -111,6 +115,17 @@ def test_a_request_crosses_once_and_later_messages_do_not_grow() -> None:
     assert border.num_bytes[0] > 5 * with_blocks
     assert with_blocks < 32 * 32  # a token, and now and then a block
     assert min(border.num_bytes[-3:]) < 100
+
+
+def test_an_input_crosses_once_if_its_encode_takes_several_steps() -> None:
+    border = Border()
+    sim = telling(border, layers_per_step=1)
+    for _ in range(6):
+        sim.add(max_tokens=20)
+        sim.step()
+    sim.finish()
+    assert max(border.num_slices.values()) > 1
+    assert border.num_inputs == dict.fromkeys(border.num_slices, 1)
 
 
 @dataclass(frozen=True)
@@ -198,10 +213,12 @@ def test_requests_of_an_engine_cross(window: int | None, num_stages: int, monkey
     reference = Engine(CHECKPOINT, **options, kv_cache_bytes=1 << 24)
     block_bytes = reference.config.kv_cache_bytes // reference.block_manager.num_device_blocks
     few = 60 * block_bytes
-    engine = Engine(CHECKPOINT, **options, kv_cache_bytes=few, swap_bytes=few // 3, max_num_seqs=16)
+    few_blocks: dict[str, Any] = {"kv_cache_bytes": few, "swap_bytes": few // 3, "max_num_seqs": 16}
+    engine = Engine(CHECKPOINT, **options, **few_blocks, encoder_layers_per_step=1)
     across = engine.executor = engine.core.executor = AcrossBorder(engine.executor, num_stages)
     done, asked = run(engine, random.Random(num_stages), 120)
     assert len(done) > 80
     assert across.had_pending == (num_stages == 1)
+    assert max(across.border.num_slices.values()) > 1
     expected = {key: tokens_of(reference.generate(*key, progress=False)[0]) for key in {*asked.values()}}
     assert {name: tokens_of(output) for name, output in done.items()} == {name: expected[asked[name]] for name in done}

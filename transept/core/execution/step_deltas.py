@@ -1,7 +1,7 @@
 """Steps as messages between processes: each says only what the workers do not know yet.
 
 `multi_process` encodes every step with a StepEncoder; each worker decodes it with a StepDecoder, in the same order. A
-request crosses once, with its prompt and parameters, and an input when it is encoded. Later steps bring new tokens,
+request crosses once, with its prompt and parameters, and an input when its encode begins. Later steps bring new tokens,
 new blocks and changed tables. The scheduler knows nothing of this: a decoded StepInput equals the encoded one.
 """
 
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from transept.core.execution.processor_pickles import ProcessorLoader, pickle_processors
 from transept.core.parallel.connection import portable
+from transept.core.request.inputs import EncoderInputs
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.sequence import SampledToken
 from transept.core.scheduling.step import (
@@ -60,6 +61,15 @@ class RequestDelta(NamedTuple):
     cross_block_table: BlockTable
 
 
+class EncodeDelta(NamedTuple):
+    """An encode. inputs: None if the last step computed a part of it, so that the workers have them."""
+
+    encode_id: int
+    inputs: EncoderInputs | None
+    cross_block_table: BlockTable
+    num_layers: int | None
+
+
 class StepDelta(NamedTuple):
     """What the workers do not know yet of a step.
 
@@ -76,7 +86,7 @@ class StepDelta(NamedTuple):
     request_ids: list[str] | None
     new_tokens: list[list[int]]
     tables: dict[int, tuple[int, int, BlockTable]]
-    encodes: list[Encode]
+    encodes: list[EncodeDelta]
     moves: BlockMoves | None
 
 
@@ -108,6 +118,7 @@ class StepEncoder:
     def __init__(self) -> None:
         self._requests: dict[str, _KnownRequest] = {}
         self._request_ids: list[str] = []  # of the last step
+        self._unfinished: set[int] = set()  # encodes of the last step that did not end in it, by id
         self._num_steps = 0
 
     def encode(self, step: StepInput) -> StepDelta:
@@ -128,6 +139,16 @@ class StepEncoder:
                 if table != sequence.table:
                     tables[seq_id] = _table_delta(sequence.table, table)
                     sequence.table = table.copy()
+        encodes = [
+            EncodeDelta(
+                each.encode_id,
+                None if each.encode_id in self._unfinished else each.inputs,
+                each.cross_block_table,
+                each.num_layers,
+            )
+            for each in step.encodes
+        ]
+        self._unfinished = {each.encode_id for each in step.encodes if each.num_layers is not None}
         request_ids = [metadata.request_id for metadata in step.decodes]
         same, self._request_ids = request_ids == self._request_ids, request_ids
         return StepDelta(
@@ -137,7 +158,7 @@ class StepEncoder:
             None if same else request_ids,
             new_tokens,
             tables,
-            step.encodes,
+            encodes,
             step.moves or None,
         )
 
@@ -209,12 +230,15 @@ class StepDecoder:
     def __init__(self) -> None:
         self._requests: dict[str, SequenceGroupMetadata] = {}
         self._request_ids: list[str] = []  # of the last step
+        self._unfinished: dict[
+            int, EncoderInputs
+        ] = {}  # inputs of the last step's encodes that did not end in it, by id
         self._processors = ProcessorLoader()
 
     def decode(self, delta: StepDelta) -> StepInput:
         """Return the step that was encoded. Deltas come in the order in which they were made."""
         if delta.is_first:
-            self._requests, self._request_ids = {}, []
+            self._requests, self._request_ids, self._unfinished = {}, [], {}
         for request_id in delta.forgotten:
             del self._requests[request_id]
         for request in delta.requests:
@@ -233,7 +257,14 @@ class StepDecoder:
                     first, stop, blocks = delta.tables[seq_id]
                     table = metadata.block_tables[seq_id]
                     table[:] = table[first:stop] + blocks
-        return StepInput(delta.encodes, decodes, delta.moves or BlockMoves())
+        encodes = [
+            Encode(
+                each.encode_id, each.inputs or self._unfinished[each.encode_id], each.cross_block_table, each.num_layers
+            )
+            for each in delta.encodes
+        ]
+        self._unfinished = {each.encode_id: each.inputs for each in encodes if each.num_layers is not None}
+        return StepInput(encodes, decodes, delta.moves or BlockMoves())
 
     def _metadata(self, request: RequestDelta) -> SequenceGroupMetadata:
         """The request as the delta describes it, with the tokens and tables that are known already."""
