@@ -20,7 +20,6 @@ from transept.speech.options import TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.vad.options import VadOptions
 
-DECODING_FLAGS = [name[2:].replace("-", "_") for name, *_ in DECODING]
 PAGE = Path(__file__).parent / "options.md"
 LONGEST_DEFAULT = 30  # characters
 HEAD = """# All options
@@ -58,7 +57,7 @@ def page() -> str:
         "VadOptions": [row(each, flag(f"vad_options.{name}")) for name, each in declared(VadOptions).items()],
         "SubtitleLayout": [row(each, flag(name)) for name, each in declared(SubtitleLayout).items()],
         "CommandOptions": [row(each, flag(name)) for name, each in declared(CommandOptions).items()],
-        "SamplingParams": [row(each, flag(name) if name in DECODING_FLAGS else "") for name, each in of_text.items()],
+        "SamplingParams": [row(each, flag(name) if name in DECODING else "") for name, each in of_text.items()],
         "EngineConfig": [
             row(each, flag(written(each)) if name in (*NAMES, "model") else "")
             for name, each in declared(EngineConfig).items()

@@ -21,7 +21,8 @@ from transept.cli.printable import printable_name, tell
 from transept.cli.suffixes import IMAGES, MEDIA
 from transept.cli.tally import FAILURES_NAMED
 from transept.cli.transcribe_options import CommandOptions, num_sequences, options_of, transcription_options
-from transept.options import DeclaredOption
+from transept.core.request.sampling_params import SamplingParams
+from transept.options import DeclaredOption, declared
 from transept.speech.options import DECODING, SPEECH, TIMES
 from transept.speech.vad.options import RECORDING
 
@@ -54,8 +55,7 @@ def _of_speech(group: str) -> list[DeclaredOption]:
 
 
 def _text_decoding() -> list[DeclaredOption]:
-    plain = [(option[2:].replace("-", "_"), kind, about) for option, kind, about in TEXT_DECODING]
-    return [named(name, kind, about, "N" if kind is int else "X") for name, kind, about in plain if name not in SHARED]
+    return [declared(SamplingParams)[name] for name in TEXT_DECODING if name not in SHARED]
 
 
 SPEECH_GROUPS = (

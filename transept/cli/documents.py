@@ -17,10 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transept.cli.engine_options import add_limit, add_model_options, engine_options
+from transept.cli.flags import add_flag
 from transept.cli.near_files import near_file
 from transept.cli.parser import in_flags
 from transept.cli.printable import printable, printable_name, tell
+from transept.core.request.sampling_params import SamplingParams
 from transept.errors import PromptError, TranseptError
+from transept.options import declared
 
 if TYPE_CHECKING:
     from transept.text.generated_text import TextUpdate
@@ -29,17 +32,10 @@ if TYPE_CHECKING:
 STDIN = "-"
 MAX_FILE_BYTES = 1 << 30  # 1 GiB; a document is bounded by Limits, long before that
 
-DECODING = (  # option, type, help; each is a field of SamplingParams
-    ("--num-beams", int, "width of the beam search; 1: none"),
-    ("--max-tokens", int, "tokens of a text at most"),
-    ("--min-tokens", int, "tokens of a text at least"),
-    ("--length-penalty", float, "above 0 a beam search favours long texts, below 0 short ones"),
-    ("--no-repeat-ngram-size", int, "let no run of so many tokens come twice in a text"),
-    ("--temperature", float, "0: the most likely token each time, without beams; above 0: sample"),
-    ("--top-p", float, "sample from the most likely tokens with that much probability together"),
-    ("--seed", int, "makes samples reproducible"),
+DECODING = (  # flags of a text's SamplingParams
+    *("num_beams", "max_tokens", "min_tokens", "length_penalty", "no_repeat_ngram_size", "temperature", "top_p"),
+    "seed",
 )
-
 
 LONG_DOCUMENTS = {  # option -> help
     "truncate": "cut the end off documents that are too long",
@@ -94,8 +90,8 @@ def add_task_parser(
     long_ones.add_argument("--max-source-tokens", type=int, metavar="N", help=LONG_DOCUMENTS["max_source_tokens"])
     add_limit(long_ones, "max_text_characters")
     decoding = parser.add_argument_group("decoding", "Default: what the checkpoint's settings say, for this task.")
-    for option, kind, meaning in DECODING:
-        decoding.add_argument(option, type=kind, metavar="N" if kind is int else "X", help=meaning)
+    for name in DECODING:
+        add_flag(decoding, declared(SamplingParams)[name], default=None)
     add_model_options(parser, model)
     parser.set_defaults(lines=False, parser=parser)
     return parser
@@ -113,10 +109,7 @@ def _add_languages(parser: argparse.ArgumentParser) -> None:
 
 def run_task(arguments: argparse.Namespace, task: Task, **languages: str | None) -> int:
     """Run a task on the documents that the arguments name, and print what comes."""
-    from transept.core.request.sampling_params import SamplingParams
-
-    names = [option.removeprefix("--").replace("-", "_") for option, _, _ in DECODING]
-    sampling = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
+    sampling = {name: getattr(arguments, name) for name in DECODING if getattr(arguments, name) is not None}
     SamplingParams(**sampling)  # before a model is loaded
     with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
         from transept.text.generator import TextGenerator

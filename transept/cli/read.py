@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from transept.cli.documents import DECODING, STDIN
 from transept.cli.engine_options import add_model_options, engine_options
+from transept.cli.flags import add_flag
 from transept.cli.parser import in_flags
 from transept.cli.printable import printable, printable_name, tell
 from transept.cli.read_inputs import FORMATS, Input, find_inputs
 from transept.cli.result_files import FIELDS, are_there, check_template, remove_unfinished, result_files, write_whole
 from transept.core.config import EngineConfig
+from transept.core.request.sampling_params import SamplingParams
 from transept.errors import ParameterError, TranseptError, suggest
+from transept.options import declared
 
 if TYPE_CHECKING:
     from transept.vision.image_text import ImageText
@@ -67,8 +70,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     decoding = parser.add_argument_group("decoding", "Default: what the checkpoint's settings say.")
     decoding.add_argument("--task", metavar="NAME", help="what to read, for a model with several tasks")
     decoding.add_argument("--dpi", type=float, metavar="X", help="pixels an inch of a PDF's pages (default: 150)")
-    for option, kind, meaning in DECODING:
-        decoding.add_argument(option, type=kind, metavar="N" if kind is int else "X", help=meaning)
+    for name in DECODING:
+        add_flag(decoding, declared(SamplingParams)[name], default=None)
     add_model_options(parser, DEFAULT_MODEL)
     parser.set_defaults(run=read, parser=parser)
 
@@ -130,8 +133,6 @@ def _failed(error: TranseptError) -> ImageText:
 
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Of VisionReader.stream; all options are looked at before a PDF is opened. Leaves with a usage error."""
-    from transept.core.request.sampling_params import SamplingParams
-
     if arguments.output_format is None and arguments.output_dir is None:
         for name in ("skip_existing", "output_name"):
             if getattr(arguments, name) not in (None, False):
@@ -141,8 +142,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.output_name is not None:
         check_template(arguments.output_name)
     EngineConfig(arguments.model, **engine_options(arguments))
-    names = [option.removeprefix("--").replace("-", "_") for option, _, _ in DECODING]
-    sampling = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
+    sampling = {name: getattr(arguments, name) for name in DECODING if getattr(arguments, name) is not None}
     SamplingParams(**sampling)
     return sampling if arguments.task is None else {**sampling, "task": arguments.task}
 
