@@ -54,7 +54,10 @@ def test_what_a_command_is_about_may_stand_on_both_sides_of_an_option(many: str)
         (["transcribe", "talk.flac", "--beam-siz=5"], "there is no option --beam-siz. Did you mean --beam-size?"),
         (["transcribe", "talk.flac", "--qqq"], "there is no option --qqq. See transept transcribe --help."),
         (["summarize", "report.txt", "--max_tokns", "4"], "no option --max_tokns. Did you mean --max-tokens?"),
-        (["summarize", "report.txt", "--max_tokens", "x"], "argument --max-tokens: invalid int value: 'x'"),
+        (
+            ["summarize", "report.txt", "--max_tokens", "x"],
+            "argument --max-tokens: must be an integer of at least 1, not 'x'",
+        ),
         (["generate", "report.txt", "--modle", "m"], "there is no option --modle. Did you mean --model?"),
         (["--versoin"], "there is no option --versoin. Did you mean --version?"),
         (

@@ -18,7 +18,6 @@ NAMES = (
     "num_threads",
     "tensor_parallel_size",
     "pipeline_parallel_size",
-    "encoder_layers_per_step",
     "model_dir",
     "offline",
     "plugin",
