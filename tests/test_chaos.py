@@ -1,7 +1,8 @@
 """Requests of every kind from eight threads over two engines with little room: each gets what it gets alone.
 
 Whisper tiny.en with its real weights, and BART with random ones. Some requests fail, in a logits processor or a mapper,
-some are refused, some are abandoned in the middle; all others are computed beside them, preempted again and again.
+some are refused, some are abandoned in the middle; all others are computed beside them, preempted again and again. In
+half of the rounds a thread of its own drives each engine, as in a server, and encoders take a step for each layer.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import gc
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,15 @@ from peak_memory import run_python
 from text.small_checkpoints import TEXTS, save_bart
 
 from transept import Engine, RequestOutput, SamplingParams, TextGenerator, Transcriber
-from transept.core.jobs.job import Submit, Wait
+from transept.core.jobs.job import Channel, Submit, Wait
 from transept.core.request.prompts import Request
+from transept.core.scheduling.step import StepInput
 from transept.errors import MediaError, PromptError, RequestFailedError, TranseptError
 
 THREADS = 8
 ROUND = 120  # calls that wait for a thread at a time
 CLIPS = ("austen-0880", "austen-0930", "austen-0890")
+TIGHT: dict[str, Any] = {"max_num_seqs": 12, "encoder_layers_per_step": 1}
 GREEDY = SamplingParams(temperature=0.0, max_tokens=30)
 
 
@@ -125,10 +128,10 @@ class House:
         save_bart(folder)
         self.clips = [speech / "librivox" / f"{name}.flac" for name in CLIPS]
         slot = 2 * 4 * 384 * 4  # keys and values, layers, width, float32
-        self.transcriber = Transcriber(tiny_en, kv_cache_bytes=5 * 1600 * slot, swap_bytes=1600 * slot, max_num_seqs=12)
+        self.transcriber = Transcriber(tiny_en, kv_cache_bytes=5 * 1600 * slot, swap_bytes=1600 * slot, **TIGHT)
         self.speech = Transcriber(tiny_en, kv_cache_bytes=5 * 1600 * slot)
         slot = 2 * 2 * 48 * 4
-        self.generator = TextGenerator(folder, kv_cache_bytes=208 * slot, block_size=8, max_num_seqs=12)
+        self.generator = TextGenerator(folder, kv_cache_bytes=208 * slot, block_size=8, **TIGHT)
         self.text = TextGenerator(folder, kv_cache_bytes=1 << 24)
         self._right: dict[str, str] = {}
         for owner in (self.transcriber, self.generator, self.speech, self.text):
@@ -194,19 +197,38 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@contextmanager
+def driven(engines: Sequence[Engine]) -> Iterator[None]:
+    """Each engine is driven by a thread that has nothing else to do."""
+    channels = [Channel(idles=True) for _ in engines]
+    with ThreadPoolExecutor(len(engines)) as pool:
+        threads = [
+            pool.submit(engine.runner.keep_driving, each) for engine, each in zip(engines, channels, strict=True)
+        ]
+        try:
+            yield
+        finally:
+            for engine, channel in zip(engines, channels, strict=True):
+                engine.runner.release(channel)
+    for thread in threads:
+        thread.result()
+
+
 def run(house: House, seed: int, count: int) -> Counter[str]:
     """So many calls from all threads, in random order; each result is compared. Returns how many of each kind."""
     rng = random.Random(seed)
     calls = [house.calls(rng) for _ in range(count)]
     kinds: Counter[str] = Counter()
-    with ThreadPoolExecutor(THREADS) as pool:
+    engines = (house.transcriber.engine, house.generator.engine)
+    with driven(engines) if seed % 2 else nullcontext(), ThreadPoolExecutor(THREADS) as pool:
         futures = [pool.submit(call) for _, call, _ in calls]
         got = [future.result() for future in futures]
     for (kind, _, reference), result in zip(calls, got, strict=True):
         kinds[kind] += 1
         if reference is not None:
             assert repr(result) == reference(), kind
-    for engine in (house.transcriber.engine, house.generator.engine):
+    for engine in engines:
+        assert engine.scheduler.sliced is None
         assert not engine.has_unfinished_requests
         engine.block_manager.check_integrity()
         assert engine.block_manager.num_free_device_blocks == engine.block_manager.num_device_blocks
@@ -220,6 +242,7 @@ def check(count: int, folder: str, tiny_en: str, speech: str) -> None:
     """Make so many calls, after which this process, which does nothing else, is to hold what it held before."""
     house = House(Path(folder), Path(tiny_en), Path(speech))
     preemptions: Counter[str] = Counter()
+    slices: Counter[str] = Counter()
     for name, engine in (("speech", house.transcriber.engine), ("text", house.generator.engine)):
         preempt = engine.scheduler._preempt
 
@@ -228,6 +251,13 @@ def check(count: int, folder: str, tiny_en: str, speech: str) -> None:
             preempt(group, outputs)
 
         engine.scheduler._preempt = counted  # type: ignore[method-assign]
+        issue = engine.executor.issue
+
+        def counting(step: StepInput, name: str = name, issue: Any = issue) -> int:
+            slices[name] += sum(encode.num_layers is not None for encode in step.encodes)
+            return issue(step)
+
+        engine.executor.issue = counting  # type: ignore[method-assign]
     run(house, seed=0, count=40)  # so that what is kept for good is there
     before, num_objects = resident_bytes(), len(gc.get_objects())
     kinds = Counter[str]()
@@ -235,6 +265,7 @@ def check(count: int, folder: str, tiny_en: str, speech: str) -> None:
         kinds += run(house, seed, ROUND)
     assert len(kinds) == 7
     assert preemptions["text"] > count // 20
+    assert min(slices["speech"], slices["text"]) > 0
     grown = resident_bytes() - before  # some of what is free stays with the C library, in pieces
     assert len(gc.get_objects()) - num_objects < count // 4
     assert grown < 192 << 20  # a window's features alone, had they stayed, would be 1 MB a request
