@@ -236,6 +236,27 @@ def test_a_sentence_that_is_left_out_from_its_middle_on_is_decoded_again_from_it
     assert second.missed == []
 
 
+def test_a_quiet_sentence_between_loud_ones_is_heard(tiny: Transcriber, clips: list[np.ndarray]) -> None:
+    """At -40 dB voice activity detection misses it after the first sentence; noise of that level stays silence."""
+    pause = np.zeros(RATE // 2, np.float32)
+    noise = np.random.default_rng(2).normal(0, 0.001, len(clips[2])).astype(np.float32)
+
+    def spoken(middle: np.ndarray) -> float:
+        """Seconds of speech found where the middle lies."""
+        recording = np.concatenate([clips[1], pause, middle, pause, clips[3]])
+        begin = len(clips[1]) + len(pause)
+        found = passages.spoken_passages(tiny.model, recording, TranscriptionOptions())
+        spans = [span for passage in found for span in passage.spans]
+        assert spans == sorted(spans)
+        return sum(max(0, min(end, begin + len(middle)) - max(start, begin)) for start, end in spans) / RATE
+
+    quiet = clips[2] * np.float32(0.01)
+    assert spoken(quiet) > 0.7 * len(quiet) / RATE
+    assert spoken(noise) == 0.0
+    transcript = tiny.transcribe(np.concatenate([clips[1], pause, quiet, pause, clips[3]]))
+    assert "selfish" in transcript.text
+
+
 def test_silence_has_no_text(tiny: Transcriber) -> None:
     noise = np.random.default_rng(1).normal(0, 0.0005, 40 * RATE).astype(np.float32)
     transcript = tiny.transcribe(noise)

@@ -22,12 +22,13 @@ import numpy as np
 from transept.core.jobs.job import Gather, Offload
 from transept.multimodal.waveforms import Waveform
 from transept.speech.algorithms import sequential
-from transept.speech.algorithms.coverage import Heard
+from transept.speech.algorithms.coverage import Heard, known_within
 from transept.speech.algorithms.window_walk import TOLERANCE
 from transept.speech.options import TranscriptionOptions
 from transept.speech.segments import Segment
 from transept.speech.speech_model import SpeechModel
 from transept.speech.timing.timeline import Timeline
+from transept.speech.vad.options import VadOptions
 from transept.speech.vad.spans import BATCHED_MIN_SILENCE_MS, FILTER_MIN_SILENCE_MS, SAMPLE_RATE, Span, speech_spans
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def spoken_passages(model: SpeechModel, waveform: Waveform, options: Transcripti
     found: list[Passage] = []
     for begin, end in options.clips(len(waveform) // frame, model.fps):
         first, last = begin * frame, len(waveform) if end == len(waveform) // frame else end * frame
-        spans = [Span(s + first, e + first) for s, e in speech_spans(waveform[first:last], fine)]
+        spans = [Span(s + first, e + first) for s, e in _loud_and_quiet(waveform[first:last], fine, silence)]
         for own, kept in _divided(spans, Span(first, last), silence, pad):
             found.append(Passage(waveform, tuple(own), tuple(kept), None if found else options.prefix))
     return found
@@ -202,6 +203,26 @@ def _decoded(
             model, sound, features, language, own, timeline, speech=passage.spoken(), cuts=passage.cuts()
         )
     )
+
+
+def _loud_and_quiet(waveform: Waveform, options: VadOptions, silence: int) -> list[Span]:
+    """Return the spans of speech, also of quiet speech that voice activity detection misses after loud speech.
+
+    The detector's state comes from what it heard before. So each pause of at least `silence` samples is searched again
+    on its own, and what is found there counts if it is long enough that `missed_speech` would name it.
+    """
+    spans = speech_spans(waveform, options)
+    found: list[Span] = []
+    for span, after in pairwise([*spans, Span(len(waveform), len(waveform))]):
+        found.append(span)
+        pause = waveform[span.end : after.start]
+        if len(pause) < silence:
+            continue
+        quiet = speech_spans(pause, options)
+        for begin, end in known_within(quiet, (0.0, len(pause) / SAMPLE_RATE)):
+            inside = [each for each in quiet if begin <= each.start / SAMPLE_RATE < end]
+            found += [Span(each.start + span.end, each.end + span.end) for each in inside]
+    return found
 
 
 def _divided(spans: Sequence[Span], clip: Span, silence: int, pad: int) -> list[tuple[list[Span], list[Span]]]:
