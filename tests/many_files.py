@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import soundfile
+from patience import PATIENCE
 from random_whisper import save_random_whisper
 
 OPTIONS = ("--max-new-tokens", "4", "--temperature-increment-on-fallback", "None")
@@ -77,7 +78,7 @@ class Runs:
             time.sleep(rng.uniform(0.0, 0.02))  # anywhere in the work on the next ones, at which nothing could wait
             process.send_signal(how)
             shown.append(process.stderr.read())
-            code = process.wait(60)
+            code = process.wait(PATIENCE)
         return subprocess.CompletedProcess(command, code, "", b"".join(shown).decode())
 
     def results(self) -> dict[str, str]:

@@ -16,6 +16,7 @@ import pytest
 import soundfile
 from command_line import Command
 from many_files import OPTIONS, make_model, make_tree
+from patience import PATIENCE
 
 LAYOUT = ("line-width", "line-count", "words-per-line")
 
@@ -181,6 +182,6 @@ def test_an_interruption_says_how_far_it_came(model: Path, tmp_path: Path) -> No
             written += ": wrote " in process.stderr.readline()
         process.send_signal(signal.SIGINT)
         rest = process.stderr.read()
-        assert process.wait(60) == 130
+        assert process.wait(PATIENCE) == 130
     assert "interrupted: 4 recordings: 3 transcribed; the same with --skip-existing goes on from here" in rest
     assert "Traceback" not in rest

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from command_line import Command
+from patience import PATIENCE
 
 from transept.cli import documents, main
 from transept.cli.printable import PrintableFormatter, printable
@@ -142,7 +143,7 @@ def test_a_document_without_end_is_given_up(
 def test_standard_input_that_is_no_audio_stops_no_other_file(speech_dir: Path) -> None:
     good = str(speech_dir / "librivox" / "austen-0930.flac")
     command = [sys.executable, "-m", "transept", "transcribe", "-", good, "--model", WHISPER]
-    done = subprocess.run(command, input=b"no audio" * 100, capture_output=True, timeout=300, check=False)
+    done = subprocess.run(command, input=b"no audio" * 100, capture_output=True, timeout=PATIENCE, check=False)
     assert done.returncode == 1
     assert b'transept: -: audio from "<stdin>" cannot be decoded' in done.stderr
     assert done.stdout.decode().endswith("He might even have been made amiable himself.\n")

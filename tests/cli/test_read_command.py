@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from command_line import Command
 from multimodal.pdf_files import pdf_of
+from patience import PATIENCE
 from random_trocr import save_trocr
 from rendered_text import LINES, encoded_line
 
@@ -176,7 +177,7 @@ def test_standard_input(model: Path, texts: list[str]) -> None:
         [sys.executable, "-m", "transept", "read", "-", "--model", model, *SHORT],
         input=encoded_line(LINES[3], "BMP"),
         capture_output=True,
-        timeout=300,
+        timeout=PATIENCE,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         check=False,
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from command_line import Command
+from patience import PATIENCE
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from transept.cli import main
@@ -50,7 +51,7 @@ def transept(*arguments: str, given: bytes = b"") -> subprocess.CompletedProcess
         [sys.executable, "-m", "transept", *arguments],
         input=given,
         capture_output=True,
-        timeout=300,
+        timeout=PATIENCE,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         check=False,
     )

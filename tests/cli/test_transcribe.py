@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import soundfile
 from command_line import Command
+from patience import PATIENCE
 from speech.openai_reference import openai_model, openai_result
 from speech.recordings import clip
 from whisper.utils import get_writer
@@ -30,7 +31,7 @@ def transept(
     *arguments: str | Path, cwd: Path | None = None, stdin: bytes | None = None
 ) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "transept", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, input=stdin, timeout=300, cwd=cwd, check=False)
+    done = subprocess.run(command, capture_output=True, input=stdin, timeout=PATIENCE, cwd=cwd, check=False)
     return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
@@ -171,7 +172,7 @@ def test_a_terminal_has_colours_unless_it_is_told_otherwise(clips: list[Path]) -
                 while True:
                     shown += os.read(ours, 65536)
             os.close(ours)
-            assert process.wait(timeout=300) == 0
+            assert process.wait(timeout=PATIENCE) == 0
         text = re.sub(rb"\x1b\[[\d;]*m| \[\d+%\]", b"", shown)
         assert text.strip() == b"He might even have been made amiable himself."
         assert (b"\x1b[38;5;" in shown) == coloured
@@ -256,7 +257,7 @@ def test_a_terminal_gets_a_progress_bar_in_minutes_with_the_speed(clips: list[Pa
             break
     os.close(ours)
     output = process.stdout.read()
-    assert process.wait(timeout=300) == 0
+    assert process.wait(timeout=PATIENCE) == 0
     assert b"100%|" in shown
     assert re.search(rb"0\.1/0\.1 min, \d+\.\d times real time", shown)
     assert b"%|" not in output
@@ -374,7 +375,7 @@ def test_an_interrupt_ends_a_wait_for_standard_input(tmp_path: Path) -> None:
         process.stdin.write(bytes(1 << 20))  # more than a pipe holds, so that it is being read when this returns
         process.stdin.flush()
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        assert process.wait(PATIENCE) == 130
         assert process.stderr is not None
         assert b"Traceback" not in process.stderr.read()
 
@@ -394,7 +395,7 @@ def test_files_are_written_as_soon_as_they_are_done(clips: list[Path], tmp_path:
         )
         assert len(written) == 2
         pipe.write_bytes(clips[3].read_bytes())
-        assert process.wait(120) == 0
+        assert process.wait(PATIENCE) == 0
     assert len(list(out.iterdir())) == 3
 
 

@@ -1,13 +1,19 @@
 """Ray on this machine, for the tests of `transept.cluster`."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 from serve_clients import SHORTEST
 
 from transept import Transcriber
 from transept.cluster.runtime import ClusterSize, cluster
+
+# Before Ray is imported: how long its processes wait for each other at their start.
+for setting in ("raylet_start_wait_time_s", "worker_register_timeout_seconds"):
+    os.environ.setdefault(f"RAY_{setting}", str(int(PATIENCE)))
 
 
 @pytest.fixture(scope="module")

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import openai
+from patience import PATIENCE
 
-PATIENCE = 240.0  # seconds
 SHORTEST = 6  # recordings of the fixture `short`, of a second or two each
+
+
+def free_port() -> int:
+    """A port of this machine that nobody uses."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return int(bound.getsockname()[1])
 
 
 @contextmanager

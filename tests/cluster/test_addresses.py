@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +15,10 @@ from pathlib import Path
 import httpx
 import openai
 import pytest
+from patience import PATIENCE, wait_until
 from ray.cluster_utils import Cluster
-from serving.serve_process import PATIENCE, ServeProcess
+from serve_clients import free_port
+from serving.serve_process import ServeProcess
 
 from transept import Transcriber
 from transept.cluster import runtime
@@ -73,10 +74,7 @@ def test_a_batch_on_a_cluster(
     assert {row["file"]: row["text"] for row in rows} == dict(zip(map(str, recordings), texts, strict=True))
     with connected(running.address):
         assert [node["Alive"] for node in ray.nodes()] == [True]
-        give_up = time.monotonic() + PATIENCE
-        while ray.available_resources().get("CPU") != 2:  # its replicas have gone
-            assert time.monotonic() < give_up
-            time.sleep(0.1)
+        wait_until(lambda: ray.available_resources().get("CPU") == 2)  # its replicas have gone
 
 
 @SLOW
@@ -86,9 +84,7 @@ def test_a_server_beside_another_application(
     """Serve runs already, for somebody else, at a port of theirs: the command says that one, and leaves them alone."""
     from ray import serve
 
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        port = bound.getsockname()[1]
+    port = free_port()
     with connected(running.address):
 
         @serve.deployment(ray_actor_options={"num_cpus": 0})

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE
 from random_trocr import save_trocr
 from rendered_text import LINES, encoded_line
 
@@ -22,8 +23,6 @@ from transept.cluster.inputs import find_inputs
 from transept.cluster.parts import OutputError
 from transept.cluster.runtime import ClusterError, ClusterSize
 from transept.errors import CheckpointError, ParameterError
-
-PATIENCE = 240.0  # seconds
 
 
 def batch(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

@@ -6,14 +6,14 @@ import json
 import os
 import shutil
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
-from serve_clients import PATIENCE, SHORTEST, asking
+from patience import PATIENCE, wait_until
+from serve_clients import SHORTEST, asking, free_port
 from two_nodes import kill, processes_named, two_nodes
 
 from transept.cluster import batch
@@ -83,16 +83,17 @@ def test_clients_of_serve_lose_a_replica_and_then_a_node(
     with two_nodes(cpus=(2, 1)) as (cluster, second):
         from ray import serve
 
-        serve.start("HeadOnly", {"port": 18765})
+        port = free_port()
+        serve.start("HeadOnly", {"port": port})
         serve.run(build_app(f"tiny.en={tiny_en_dir}", replicas=2), name="transept")
-        with asking(18765, short, num_clients=4, max_retries=12) as answers:
-            wait_for(lambda: len(answers) >= 8)
+        with asking(port, short, num_clients=4, max_retries=12) as answers:
+            wait_until(lambda: len(answers) >= 8)
             kill(processes_named("ray::ServeReplica")[0])
             seen = len(answers)
-            wait_for(lambda: len(answers) >= seen + 8)
+            wait_until(lambda: len(answers) >= seen + 8)
             cluster.remove_node(second, allow_graceful=False)
             seen = len(answers)
-            wait_for(lambda: len(answers) >= seen + 8)
+            wait_until(lambda: len(answers) >= seen + 8)
         assert len(answers) >= 24
         assert {index: texts[index % SHORTEST] for index in answers} == answers
         serve.shutdown()
@@ -104,16 +105,17 @@ def test_a_replica_that_hangs_is_replaced(tiny_en_dir: Path, short: list[Path], 
     with two_nodes(cpus=(2, 0)) as _:
         from ray import serve
 
-        serve.start("HeadOnly", {"port": 18767})
+        port = free_port()
+        serve.start("HeadOnly", {"port": port})
         serve.run(build_app(f"tiny.en={tiny_en_dir}", replicas=2), name="transept")
-        with asking(18767, short, num_clients=4, max_retries=12) as answers:
-            wait_for(lambda: len(answers) >= 8)
+        with asking(port, short, num_clients=4, max_retries=12) as answers:
+            wait_until(lambda: len(answers) >= 8)
             hung, other = processes_named("ray::ServeReplica")
             hung.suspend()
-            wait_for(lambda: hung not in (replicas := processes_named("ray::ServeReplica")) and len(replicas) == 2)
+            wait_until(lambda: hung not in (replicas := processes_named("ray::ServeReplica")) and len(replicas) == 2)
             assert other in processes_named("ray::ServeReplica")
             seen = len(answers)
-            wait_for(lambda: len(answers) >= seen + 16)
+            wait_until(lambda: len(answers) >= seen + 16)
         assert {index: texts[index % SHORTEST] for index in answers} == answers
         serve.shutdown()
 
@@ -124,7 +126,8 @@ def test_replicas_come_and_go_with_the_load(tiny_en_dir: Path, speech_dir: Path)
     with two_nodes() as _:
         from ray import serve
 
-        serve.start("HeadOnly", {"port": 18766})
+        port = free_port()
+        serve.start("HeadOnly", {"port": port})
         quick = {"upscale_delay_s": 1, "downscale_delay_s": 2, "look_back_period_s": 2, "target_ongoing_requests": 1}
         app = build_app(f"tiny.en={tiny_en_dir}", autoscale=(1, 2), autoscaling_options=quick)
         serve.run(app, name="transept")
@@ -132,7 +135,7 @@ def test_replicas_come_and_go_with_the_load(tiny_en_dir: Path, speech_dir: Path)
         until = threading.Event()
 
         def ask() -> None:
-            with openai.OpenAI(base_url="http://127.0.0.1:18766/v1", api_key="-", timeout=PATIENCE) as client:
+            with openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="-", timeout=PATIENCE) as client:
                 while not until.is_set():
                     client.audio.transcriptions.create(model="tiny.en", file=recording)
 
@@ -140,12 +143,12 @@ def test_replicas_come_and_go_with_the_load(tiny_en_dir: Path, speech_dir: Path)
         for thread in threads:
             thread.start()
         try:
-            wait_for(lambda: num_replicas() == 2)
+            wait_until(lambda: num_replicas() == 2)
         finally:
             until.set()
             for thread in threads:
                 thread.join()
-        wait_for(lambda: num_replicas() == 1)
+        wait_until(lambda: num_replicas() == 1)
         serve.shutdown()
 
 
@@ -154,10 +157,3 @@ def num_replicas() -> int:
 
     (deployment,) = serve.status().applications["transept"].deployments.values()
     return deployment.replica_states.get("RUNNING", 0)
-
-
-def wait_for(condition: Any) -> None:
-    give_up = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < give_up
-        time.sleep(0.05)

@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 import pyarrow.fs
 import pyarrow.parquet
 import pytest
-from serving.serve_process import PATIENCE
+from patience import PATIENCE, wait_until
 
 from transept import Transcriber
 from transept.cluster.inputs import find_inputs
@@ -33,15 +32,16 @@ def environment() -> Iterator[dict[str, str]]:
     url = f"http://{address[0]}:{address[1]}"
     command = [sys.executable, "-m", "moto.server", "-H", address[0], "-p", str(address[1])]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        give_up = time.monotonic() + PATIENCE
-        while True:
+
+        def made_bucket() -> bool:
+            assert process.poll() is None
             try:
                 urllib.request.urlopen(urllib.request.Request(f"{url}/talks", method="PUT")).close()
-                break
             except OSError:
-                assert process.poll() is None
-                assert time.monotonic() < give_up
-                time.sleep(0.05)
+                return False
+            return True
+
+        wait_until(made_bucket)
         keys = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_EC2_METADATA_DISABLED": "true"}
         yield {"AWS_ENDPOINT_URL": url, "AWS_DEFAULT_REGION": "us-east-1", **keys}
         process.terminate()

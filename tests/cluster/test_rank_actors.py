@@ -6,12 +6,13 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from patience import PATIENCE, wait_until
 from two_nodes import kill, processes_named, two_nodes
 
 from transept import Engine, RequestOutput, SamplingParams, Transcriber
@@ -25,10 +26,9 @@ WORDS = ["transept", "nave", "crossing"]
 GREEDY = SamplingParams(temperature=0.0, max_tokens=20)
 LONG = SamplingParams(temperature=0.0, max_tokens=50, ignore_eos=True)
 OPTIONS: dict[str, Any] = {"device": "cpu", "kv_cache_bytes": 1 << 24}
-PATIENCE = 120.0  # seconds
 SECOND = "127.0.0.2"  # the second node's address, where Linux has all of 127.0.0.0/8
 SLOW = pytest.mark.slow
-SOON = RankActors(timeout=60)
+SOON = RankActors(timeout=PATIENCE)
 
 
 @pytest.fixture
@@ -40,13 +40,6 @@ def nodes() -> Iterator[tuple[Any, Any]]:
 
 def on_nodes(model: Path, size: int = 2, launcher: RankActors = SOON) -> Engine:
     return Engine(model, tensor_parallel_size=size, num_threads=size, launcher=launcher, **OPTIONS)
-
-
-def wait_until(condition: Callable[[], Any]) -> None:
-    give_up = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < give_up
-        time.sleep(0.05)
 
 
 def finished_of(engine: Engine) -> dict[str, RequestOutput]:
@@ -167,9 +160,7 @@ def test_three_ranks_on_two_nodes_with_random_weights(bart_dir: Path) -> None:
 def test_transcripts_of_two_nodes(nodes: tuple[Any, Any], tiny_en_dir: Path, speech_dir: Path) -> None:
     files = sorted((speech_dir / "librivox").glob("*.flac"))
     expected = [each.to_dict() for each in Transcriber(tiny_en_dir).transcribe_many(files)]
-    transcriber = Transcriber(
-        tiny_en_dir, device="cpu", tensor_parallel_size=2, num_threads=2, launcher=RankActors(timeout=60)
-    )
+    transcriber = Transcriber(tiny_en_dir, device="cpu", tensor_parallel_size=2, num_threads=2, launcher=SOON)
     found = [each.to_dict() for each in transcriber.transcribe_many(files)]
     assert [each["text"] for each in found] == [each["text"] for each in expected]
     for one, other in zip(found, expected, strict=True):

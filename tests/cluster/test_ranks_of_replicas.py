@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serve_clients import SHORTEST, asking
-from test_faults import num_replicas, wait_for
+from patience import wait_until
+from serve_clients import SHORTEST, asking, free_port
+from test_faults import num_replicas
 from test_rank_actors import SECOND, placement_groups
 from two_nodes import kill, processes_named, two_nodes
 
@@ -41,16 +42,16 @@ def test_a_batch_loses_a_rank_and_then_a_replica(
         def on_result(row: dict[str, Any]) -> None:
             seen.append(row["file"])
             if len(seen) in (1, 17):  # of blocks of 16
-                wait_for(lambda: placement_groups() == ["CREATED"])
+                wait_until(lambda: placement_groups() == ["CREATED"])
                 name = "ray::MapWorker" if killed else "RankActor"
-                wait_for(lambda: processes_named(name))
+                wait_until(lambda: processes_named(name))
                 kill(processes_named(name)[0])
                 killed.append(name)
 
         report = run_batch(rows, job, str(tmp_path / "out"), on_result=on_result, part_seconds=0)
         assert (report.replicas, report.threads) == (1, 2)
-        wait_for(lambda: not processes_named("RankActor"))
-        wait_for(lambda: not placement_groups())
+        wait_until(lambda: not processes_named("RankActor"))
+        wait_until(lambda: not placement_groups())
         many = BatchJob("transcribe", str(tiny_en_dir), {"tensor_parallel_size": 2}, replicas=2)
         with pytest.raises(ClusterError, match="2 replicas of 2 ranks take 4 CPUs, and the cluster has 2"):
             run_batch(rows, many, str(tmp_path / "other"))
@@ -70,26 +71,27 @@ def test_clients_of_serve_lose_a_rank_and_then_its_node(tiny_en_dir: Path, short
     with two_nodes(node_ip_address=SECOND) as (cluster, second):
         from ray import serve
 
-        serve.start("HeadOnly", {"port": 18767})
+        port = free_port()
+        serve.start("HeadOnly", {"port": port})
         serve.run(build_app(settings), name="transept")
         assert placement_groups() == ["CREATED"]
-        with asking(18767, short, num_clients=2, max_retries=60) as answers:
-            wait_for(lambda: len(answers) >= 4)
+        with asking(port, short, num_clients=2, max_retries=60) as answers:
+            wait_until(lambda: len(answers) >= 4)
             replica = processes_named("ray::ServeReplica")[0].pid
             kill(processes_named("RankActor")[0])
             seen = len(answers)
-            wait_for(lambda: len(answers) >= seen + 6)
+            wait_until(lambda: len(answers) >= seen + 6)
             assert processes_named("ray::ServeReplica")[0].pid != replica
             assert placement_groups() == ["CREATED"]
             cluster.remove_node(second, allow_graceful=False)
-            cluster.add_node(num_cpus=1, object_store_memory=128 << 20, node_ip_address="127.0.0.3")
+            cluster.add_node(wait=False, num_cpus=1, object_store_memory=128 << 20, node_ip_address="127.0.0.3")
             seen = len(answers)
-            wait_for(lambda: len(answers) >= seen + 6)
+            wait_until(lambda: len(answers) >= seen + 6)
         assert {index: texts[index % SHORTEST] for index in answers} == answers
         assert num_replicas() == 1
         serve.delete("transept")
-        wait_for(lambda: not processes_named("RankActor"))
-        wait_for(lambda: not placement_groups())
+        wait_until(lambda: not processes_named("RankActor"))
+        wait_until(lambda: not placement_groups())
         serve.shutdown()
 
 

@@ -33,7 +33,7 @@ SCRIPT = textwrap.dedent(
     from transept.cluster import RankActors
     ray.init(address=sys.argv[1], log_to_driver=False)
     options = {"device": "cpu", "kv_cache_bytes": 1 << 24, "tensor_parallel_size": 2, "num_threads": 2}
-    engine = Engine(sys.argv[2], launcher=RankActors(timeout=120), **options)
+    engine = Engine(sys.argv[2], launcher=RankActors(timeout=600), **options)
     words = sys.argv[3:]
     tokens = [each.outputs[0].token_ids for each in engine.generate(words, SamplingParams(temperature=0.0))]
     hosts = [node["NodeManagerAddress"] for node in ray.nodes()]

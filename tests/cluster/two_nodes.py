@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import psutil
+from patience import PATIENCE
 from ray.cluster_utils import Cluster
 
 from transept.cluster.runtime import require_ray
@@ -22,10 +23,11 @@ def two_nodes(cpus: tuple[int, int] = (1, 1), **of_second: Any) -> Iterator[tupl
     """
     ray = require_ray()
     quiet = {"include_dashboard": False, "object_store_memory": 128 << 20}
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": cpus[0], **quiet})
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": cpus[0], "wait": False, **quiet})
     try:
-        second = cluster.add_node(num_cpus=cpus[1], object_store_memory=128 << 20, **of_second)
-        cluster.wait_for_nodes()
+        cluster.wait_for_nodes(PATIENCE)  # add_node itself waits no longer than 30 s
+        second = cluster.add_node(wait=False, num_cpus=cpus[1], object_store_memory=128 << 20, **of_second)
+        cluster.wait_for_nodes(PATIENCE)
         ray.init(address=cluster.address, log_to_driver=False)
         yield cluster, second
     finally:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import soundfile
 from media_files import media_file, sound_file
+from patience import PATIENCE
 from peak_memory import run_python
 
 from transept.errors import MediaError, MediaTooLargeError, ParameterError
@@ -158,7 +159,7 @@ def test_a_pipe_without_end_is_given_up_at_the_limit(tmp_path: Path) -> None:
     writer.start()
     with pytest.raises(MediaError, match="max_stream_bytes"):
         load_audio(pipe, max_stream_bytes=5_000_000)
-    writer.join(60)
+    writer.join(PATIENCE)
     assert not writer.is_alive()
 
 

@@ -10,6 +10,7 @@ import pytest
 import soundfile
 from media_files import SPEECH, media_file, sound_file
 from mutations import mutated
+from patience import PATIENCE
 from peak_memory import forget_peak, peak, run_python
 
 from transept.errors import MediaError
@@ -59,7 +60,7 @@ def load_mutations(kind: str) -> dict[str, int]:
 @pytest.mark.parametrize("kind", FILES)
 def test_mutations_are_read_or_refused(kind: str) -> None:
     program = f"import json, test_broken_audio\nprint(json.dumps(test_broken_audio.load_mutations({kind!r})))"
-    done = run_python(program, timeout=120, cwd=Path(__file__).parent)
+    done = run_python(program, timeout=PATIENCE, cwd=Path(__file__).parent)
     assert done.returncode == 0, done.stderr[-2000:]
     said = [line for line in done.stderr.splitlines() if " is damaged: " not in line]
     assert said == []

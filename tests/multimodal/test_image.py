@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from image_files import HEIGHT, WIDTH, encoded, picture, png, png_16
+from patience import PATIENCE
 from PIL import Image, ImageOps
 from transformers.image_transforms import convert_to_rgb
 
@@ -53,7 +54,7 @@ def test_a_named_pipe(tmp_path: Path) -> None:
     writer = threading.Thread(target=(tmp_path / "pipe.png").write_bytes, args=(data,))
     writer.start()
     np.testing.assert_array_equal(load_image(tmp_path / "pipe.png"), picture())
-    writer.join(60)
+    writer.join(PATIENCE)
 
 
 def test_an_extension_says_nothing(tmp_path: Path) -> None:

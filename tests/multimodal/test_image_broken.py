@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 from image_files import HEIGHT, WIDTH, encoded, picture, png
 from mutations import mutated
+from patience import PATIENCE
 from peak_memory import forget_peak, peak, run_python
 from PIL import Image
 
@@ -353,7 +354,7 @@ def told_by(function: str) -> dict[str, dict[str, Any]]:
         "warnings.simplefilter('ignore')\n"
         f"print(json.dumps(test_image_broken.{function}()))"
     )
-    done = run_python(program, timeout=120, cwd=Path(__file__).parent)
+    done = run_python(program, timeout=PATIENCE, cwd=Path(__file__).parent)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)
 

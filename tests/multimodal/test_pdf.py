@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 from pdf_files import pdf_of
 
 from transept.errors import MediaError, ParameterError
@@ -114,5 +115,6 @@ def test_a_pdf_without_pages_is_told_so_whatever_failed_before() -> None:
 
 def test_a_program_that_ends_with_pages_left_says_nothing(file: Path) -> None:
     program = f"from transept.multimodal.pdf import pdf_pages; pages = pdf_pages({str(file)!r}); pages[0].pixels()"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=False)
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

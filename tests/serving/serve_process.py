@@ -7,15 +7,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
+from patience import PATIENCE, wait_until
 from prometheus_client.parser import text_string_to_metric_families
-
-PATIENCE = 240.0  # seconds until a test gives up: machines are slow, and what is measured is measured elsewhere
 
 
 class ServeProcess:
@@ -53,11 +51,12 @@ class ServeProcess:
 
     def wait_for(self, status: str) -> None:
         """Returns once `/ready` says so."""
-        give_up = time.monotonic() + PATIENCE
-        while self.ready_status() != status:
+
+        def says_so() -> bool:
             assert self.process.poll() is None, self.log.read_text()
-            assert time.monotonic() < give_up, self.log.read_text()
-            time.sleep(0.1)
+            return self.ready_status() == status
+
+        wait_until(says_so, self.log.read_text)
 
     def ready_status(self) -> str:
         """What `/ready` says."""
@@ -98,10 +97,7 @@ class ServeProcess:
 
         options: of the requests for metrics, such as headers with a key.
         """
-        give_up = time.monotonic() + PATIENCE
-        while held := self.held(**options):
-            assert time.monotonic() < give_up, held
-            time.sleep(0.02)
+        wait_until(lambda: not self.held(**options), lambda: self.held(**options))
 
     def held(self, **options: Any) -> list[str]:
         """What requests hold: places, blocks of the cache, files."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE
 
 from transept import Engine, SamplingParams, Transcriber, TranscriptionInfo
 from transept.core.jobs.job import Offload
@@ -164,7 +165,7 @@ def test_a_real_step_says_that_it_is_healthy_also_while_others_run(transcriber: 
         await speech.engine.warm_up()
         assert transcriber.engine.core.statistics.num_steps > steps
         busy = asyncio.gather(*(speech.transcribe(clips[0]) for _ in range(3)))
-        await speech.engine.check_health(timeout=60)
+        await speech.engine.check_health(timeout=PATIENCE)
         await busy
 
     run(transcriber, work)

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +16,7 @@ import httpx
 import numpy as np
 import pytest
 import soundfile
+from patience import wait_until
 from serve_process import PATIENCE, Serve, ServeProcess
 from speech.recordings import RATE, joined
 
@@ -141,8 +141,8 @@ def test_it_says_where_it_listens(server: ServeProcess) -> None:
 def test_a_request_id_comes_back_and_stands_in_the_log(server: ServeProcess) -> None:
     answer = httpx.get(f"{server.url}/v1/models", headers={"x-request-id": "mine-1"}, timeout=PATIENCE)
     assert answer.headers["x-request-id"] == "mine-1"
-    while not (found := [line for line in server.log.read_text().splitlines() if "mine-1" in line]):
-        time.sleep(0.01)  # it is written once all is sent
+    # it is written once all is sent
+    found = wait_until(lambda: [line for line in server.log.read_text().splitlines() if "mine-1" in line])
     line = json.loads(found[0])
     assert (line["method"], line["path"], line["status"]) == ("GET", "/v1/models", 200)
     assert (

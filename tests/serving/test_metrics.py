@@ -3,7 +3,6 @@
 import http.client
 import json
 import re
-import time
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 import yaml
+from patience import wait_until
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from serve_process import PATIENCE, ServeProcess
@@ -212,13 +212,8 @@ def test_a_client_that_leaves_a_stream_is_counted_and_logged(counted: ServeProce
         url, headers = f"{counted.url}/v1/audio/transcriptions", {"X-Request-Id": "leaves"}
         with client.stream("POST", url, files={"file": file}, data=asked, headers=headers) as answer:
             next(answer.iter_lines())
-    give_up = time.monotonic() + PATIENCE
-    while counted.metrics().get(gone, 0) == before:
-        assert time.monotonic() < give_up
-        time.sleep(0.02)
-    while not (lines := [line for line in counted.log.read_text().splitlines() if "leaves" in line]):
-        assert time.monotonic() < give_up
-        time.sleep(0.02)
+    wait_until(lambda: counted.metrics().get(gone, 0) != before)
+    lines = wait_until(lambda: [line for line in counted.log.read_text().splitlines() if "leaves" in line])
     (line,) = map(json.loads, lines)
     assert (line["status"], line["model"]) == (499, "tiny.en")
     assert counted.metrics()[gone] == before + 1

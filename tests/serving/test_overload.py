@@ -1,5 +1,6 @@
 """More clients than a server takes: the admitted are answered right, all others are told when to come again."""
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -56,13 +57,22 @@ def check(answer: httpx.Response, text: str) -> int:
 def test_too_many_at_once_are_answered_or_told_to_come_again(
     small: ServeProcess, clips: list[bytes], expected: list[str]
 ) -> None:
-    num_clients = 5 * CAPACITY
+    """Clients ask until one is refused: on a busy machine the first may have their answers before the last ask."""
+    num_clients, refused_one = 5 * CAPACITY, threading.Event()
+
+    def ask(number: int) -> Counter[int]:
+        statuses: Counter[int] = Counter()
+        while not statuses or not refused_one.is_set():
+            status = check(post(small, clips[number % len(clips)]), expected[number % len(clips)])
+            statuses[status] += 1
+            if status == 429:
+                refused_one.set()
+        return statuses
+
     before = small.metrics()
     with ThreadPoolExecutor(num_clients) as pool:
-        answers = list(pool.map(lambda number: post(small, clips[number % len(clips)]), range(num_clients)))
-    statuses = Counter(check(answer, expected[number % len(clips)]) for number, answer in enumerate(answers))
+        statuses = sum(pool.map(ask, range(num_clients)), Counter[int]())
     assert statuses[200] >= CAPACITY
-    assert statuses[429] >= 1
     small.wait_until_idle()
     after = small.metrics()
     admitted = ("transept_requests_admitted_total", "tiny.en")

@@ -13,6 +13,7 @@ import numpy as np
 import openai
 import pytest
 import soundfile
+from patience import PATIENCE
 from speech.recordings import RATE, joined
 from timed_media import timed_file
 
@@ -102,7 +103,7 @@ def test_every_format_has_its_media_type(name: str, media_type: str, server: Any
         f"{server.url}/v1/audio/transcriptions",
         files={"file": clip.read_bytes()},
         data={"model": "tiny.en", "response_format": name},
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert answer.status_code == 200
     assert answer.headers["content-type"] == media_type
@@ -384,7 +385,7 @@ def test_many_clients_get_what_each_gets_alone(server: Any, clips: list[Path], t
     ready = threading.Barrier(32)
 
     def one(index: int) -> bool:
-        with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=300) as own:
+        with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=PATIENCE) as own:
             ready.wait()
             clip = clips[index % len(clips)]
             if index % 3:
@@ -424,7 +425,7 @@ def test_damage_and_the_reason_of_an_empty_text_are_told(server: Any, clip: Path
                 f"{server.url}/v1/audio/transcriptions",
                 files={"file": ("a.wav", data)},
                 data={"model": "tiny.en", "response_format": "verbose_json", **fields},
-                timeout=120,
+                timeout=PATIENCE,
             )
             for fields in ({}, {"stream": "true", "progress": "true"})
         ]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import soundfile
 import soxr
+from patience import PATIENCE
 
 from transept import Transcriber, Transcript
 from transept.errors import MediaError
@@ -160,7 +161,7 @@ def test_the_command_line_does_the_good_files_and_names_the_bad_ones(
     damaged.write_bytes(encoded)
     half = half_of(write_m4a(tmp_path / "clip.m4a", waveform))
     command = [sys.executable, "-m", "transept", "transcribe", empty, good, text, damaged, half, "--model", MODEL]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 1
     assert f"{good}: {SENTENCE}\n" in done.stdout
     for bad in (empty, text, half):

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from patience import PATIENCE
+
 CHECKPOINT = Path(__file__).parents[1] / "data" / "cmudict" / "bart-g2p"
 PROGRAM = """
 import threading
@@ -55,5 +57,5 @@ with ThreadPoolExecutor(len(JOBS)) as pool:
 
 def test_jobs_on_a_pool_do_not_disturb_the_engine() -> None:
     program = PROGRAM.format(checkpoint=str(CHECKPOINT))
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr

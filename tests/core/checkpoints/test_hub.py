@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hub_server import COMMIT, LATER_COMMIT, Hub, locating
+from patience import PATIENCE
 
 from transept.core.checkpoints.hub import has_weights, is_complete, wanted_files
 
@@ -158,9 +159,9 @@ def test_a_download_that_is_ended_in_the_middle_of_the_weights_leaves_no_model(e
 
     environment = hub.environment(tmp_path / "home")
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, preexec_fn=heed_interrupts) as process:
-        assert hub.half_sent.wait(60)
+        assert hub.half_sent.wait(PATIENCE)
         process.send_signal(end)
-        assert process.wait(60) == (130 if end == signal.SIGINT else -end)
+        assert process.wait(PATIENCE) == (130 if end == signal.SIGINT else -end)
         assert b"Traceback" not in process.stderr.read()
     hub.half = None
     with locating(environment) as ask:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from patience import PATIENCE
 from ragged_whisper import frames_of, map_frames, ragged_engine
 from random_whisper import save_random_whisper
 from torch import Tensor
@@ -47,7 +48,7 @@ def prompt(*counts: int) -> list[dict]:
 
 def test_inputs_of_other_lengths_under_one_name_share_no_cross_table(directory: Path) -> None:
     program = SAME_NAME.format(tests=str(Path(__file__).parents[2]), directory=str(directory))
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n") == ["16 False", "100 True", "60 True", ""]  # of one form, the name alone counts
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE
 
 from transept import Engine, RequestOutput, SamplingParams
 from transept.core.jobs.job import Channel, Gather, Offload, Submit, Wait
@@ -139,8 +140,8 @@ def test_a_processor_that_exits_in_another_thread_is_nobodys_interruption(engine
     with ThreadPoolExecutor(5) as pool:
         innocents = [pool.submit(result, engine, good()) for _ in range(4)]
         guilty = pool.submit(result, engine, asks())
-        assert [each.result(60) for each in innocents] == [expected] * 4
-        assert isinstance(guilty.result(60), RequestFailedError)
+        assert [each.result(PATIENCE) for each in innocents] == [expected] * 4
+        assert isinstance(guilty.result(PATIENCE), RequestFailedError)
 
 
 def changed_list() -> Any:
@@ -183,8 +184,8 @@ def test_a_hostile_job_ends_in_its_own_thread(engine: Engine, expected: list[str
     with ThreadPoolExecutor(4) as pool:
         innocents = [pool.submit(last, good()) for _ in range(3)]
         guilty = pool.submit(last, make())
-        assert [each.result(60) for each in innocents] == [expected] * 3
-        assert isinstance(guilty.result(60), outcome)
+        assert [each.result(PATIENCE) for each in innocents] == [expected] * 3
+        assert isinstance(guilty.result(PATIENCE), outcome)
 
 
 def endless() -> Any:

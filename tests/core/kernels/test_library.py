@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 import transept.core.kernels.cpu as cpu
 from transept.core.kernels.cpu.library import LEVEL_VARIABLE, level, levels
@@ -113,7 +114,7 @@ def printed(program: str, **environment: str) -> list[str]:
         [sys.executable, "-c", (IMPORTS + program).format(checkpoint=str(CHECKPOINT))],
         capture_output=True,
         text=True,
-        timeout=300,  # what waits for threads that are not there waits for ever
+        timeout=PATIENCE,  # what waits for threads that are not there waits for ever
         env=os.environ | environment,
     )
     assert done.returncode == 0, done.stderr
