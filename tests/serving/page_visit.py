@@ -55,8 +55,7 @@ class Visit:
     def __init__(self, page: Page, server: PageServer) -> None:
         self.page, self.server = page, server
         self.complaints: list[str] = []
-        # Patterns of what the console may say. In all tests: that an idle connection is closed as Chromium asks again.
-        self.expected: list[str] = ["ERR_SOCKET_NOT_CONNECTED"]
+        self.expected: list[str] = []  # patterns of what the console may say
         page.set_default_timeout(PATIENCE)
         page.add_init_script(
             "addEventListener('securitypolicyviolation', (event) => console.error(`CSP: ${event.violatedDirective}`))"
