@@ -11,6 +11,8 @@ from serve_process import PATIENCE, ServeProcess
 from text.small_checkpoints import TEXTS
 
 from transept import Engine, SamplingParams
+from transept.serving.http.completion_jobs import Piece
+from transept.serving.http.token_logprobs import logprobs_of
 
 PROMPTS = TEXTS[:3]
 
@@ -191,6 +193,30 @@ def test_logprobs_are_the_engines(openai_client: openai.OpenAI, t5: Engine) -> N
     assert told.text_offset is not None
     for offset, token in zip(told.text_offset, told.tokens, strict=True):
         assert token not in in_text or answer.choices[0].text[offset:].startswith(token)
+
+
+def test_parts_of_characters_are_told_apart_in_logprobs(openai_client: openai.OpenAI, bart: Engine) -> None:
+    names = bart.tokenizer.get_vocab()
+    parts = {r"bytes:\xe2": names["â"], r"bytes:\x80": names["Ģ"], r"bytes:\x94": names["Ķ"]}
+    asked: dict[str, Any] = {"model": "bart", "prompt": PROMPTS[0], "max_tokens": 4, "logprobs": 3}
+    options = {"logit_bias": {str(token): 80 for token in parts.values()}}
+    options |= {"num_beams": 1, "min_tokens": 4, "decoder_prompt": [2, 0]}
+    told = openai_client.completions.create(**asked, extra_body=options).choices[0].logprobs
+    assert told is not None
+    assert set(told.tokens[:3]) <= set(parts)
+    for token, value, top in zip(told.tokens[:3], told.token_logprobs, told.top_logprobs, strict=False):
+        assert set(top) == set(parts)
+        assert top[token] == value == max(top.values())
+
+
+def test_tokens_of_one_text_are_told_apart_in_logprobs(t5: Engine) -> None:
+    vocabulary = len(t5.tokenizer.get_vocab())
+    logprobs = [{vocabulary + 1: -1.0, vocabulary: -2.0, 5: -3.0}]  # rows of a padded table have no text
+    piece = Piece(0, 0, "", [vocabulary], None, logprobs, None, 0.0, 1)
+    told, _ = logprobs_of(t5.tokenizer, piece, 3, 0)
+    assert told["top_logprobs"][0][""] == -2.0
+    assert told["top_logprobs"][0][f"token_id:{vocabulary + 1}"] == -1.0
+    assert len(told["top_logprobs"][0]) == 3
 
 
 def test_logprobs_of_a_stream_are_those_of_the_whole(openai_client: openai.OpenAI) -> None:

@@ -100,7 +100,11 @@ TEXT_FIELD = part('name="prompt"', b"x" * ((1 << 20) + 1))
             "file",
             "more than one file",
         ),
-        ([part('name="file"; filename="a"', b"a"), part('name="b"; filename="b"', b"b")], "file", "more than one file"),
+        (
+            [part('name="language"; filename="l.txt"', b"en"), part('name="file"; filename="a"', b"a")],
+            "language",
+            "language was sent as a file",
+        ),
         ([part(f'name="field-{number}"', b"a") for number in range(201)], None, "more than 200 fields"),
         ([TEXT_FIELD], None, "a field of the form is larger than 1024 KiB"),
         ([part('filename="a"', b"a")], None, "a part of the form has no name"),

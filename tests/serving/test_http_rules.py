@@ -70,7 +70,9 @@ def test_an_identical_encoding_is_none(server: ServeProcess) -> None:
     assert httpx.post(f"{server.url}/v1/summarize", json=body, headers=headers, timeout=PATIENCE).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/health/", "/v1/models/", "/v1/audio/transcriptions/", "/web", "/v1/summarize/"])
+@pytest.mark.parametrize(
+    "path", ["/health/", "/v1/models/", "/v1/models/bart/", "/v1/audio/transcriptions/", "/web", "/v1/summarize/"]
+)
 def test_a_slash_too_many_redirects_by_path_alone(path: str, server: ServeProcess) -> None:
     method = "POST" if path.startswith(("/v1/audio", "/v1/summarize")) else "GET"
     answer = server.client.request(method, path, headers={"Host": "inside.example:81"})

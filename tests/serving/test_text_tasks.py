@@ -105,6 +105,12 @@ def test_a_model_is_listed_with_what_it_can_do(serve: Serve, tmp_path: Path) -> 
     assert post(server, "translate", input=TEXTS[0], source="eng", target="deu").status_code == 200
 
 
+def test_without_a_name_the_first_model_that_does_the_task_answers(server: ServeProcess, t5: TextGenerator) -> None:
+    answer = post(server, "translate", input=TEXTS[0], **TO_GERMAN).json()  # bart, which is first, only summarizes
+    assert (answer["model"], answer["data"]) == ("t5", [told(t5.translate(TEXTS[0], **TO_GERMAN))])
+    assert post(server, "summarize", input=TEXTS[0]).json()["model"] == "bart"
+
+
 def test_a_text_that_is_cut_by_a_forced_end_says_so(server: ServeProcess) -> None:
     asked = {"model": "bart", "input": TEXTS[0], "max_tokens": 1, "min_tokens": 0}
     (whole,) = post(server, "summarize", **asked).json()["data"]

@@ -124,7 +124,10 @@ def test_verbose_json_has_segments_and_words(client: openai.OpenAI, clip: Path, 
     ]
 
 
-@pytest.mark.parametrize(("granularities", "names"), [(["word"], {"words"}), (["segment"], {"segments"})])
+@pytest.mark.parametrize(
+    ("granularities", "names"),
+    [(["word"], {"words"}), (["segment"], {"segments"}), (["word, segment"], {"words", "segments"})],
+)
 def test_verbose_json_has_the_times_that_were_asked_for(
     granularities: list[str], names: set[str], client: openai.OpenAI, clip: Path
 ) -> None:

@@ -29,9 +29,10 @@ from transept.serving.http.app import build_app
 from transept.serving.http.bodies import MAX_JSON_BYTES
 from transept.serving.http.catalog import limits_of
 from transept.serving.http.rules import HttpRules, refuse_query
+from transept.serving.http.text_tasks import OBJECTS
 from transept.serving.http.transcriptions import target_of
 from transept.serving.metrics import Metrics
-from transept.serving.models import OPENAI_SPEECH, ServedModels, translates_to
+from transept.serving.models import OPENAI_SPEECH, Ability, ServedModels, offers, translates_to
 from transept.serving.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -156,14 +157,14 @@ class Router:
         """The model that a request is for. Raises ApiError: 404 for a name that there is not."""
         if path.startswith(f"{MODELS_PATH}/") and path != f"{MODELS_PATH}/":
             return self.names.named(path.removeprefix(f"{MODELS_PATH}/")).name
-        name, target = await _named_in(scope, body)
+        name, ability = await _named_in(scope, body)
         kind = "speech" if path.startswith(SPEECH_PATHS) else "vision" if path == IMAGE_PATH else "text"
         if name is not None and not (name == OPENAI_SPEECH and kind == "speech" and name not in self.handles):
             return self.names.named(name).name
         found = None
         for each in self.handles if scope["method"] == "POST" else ():
             described = await self._describe(each)
-            if described["kind"] == kind and (target is None or translates_to(described, target)):
+            if described["kind"] == kind and (ability is None or ability(described)):
                 return each
             found = found or (each if described["kind"] == kind else None)
         return found or next(iter(self.handles))
@@ -243,21 +244,23 @@ async def _body(receive: Receive) -> bytes:
             return b"".join(parts)
 
 
-async def _named_in(scope: Scope, body: bytes) -> tuple[str | None, str | None]:
-    """Return the model that a body names, and the language to translate speech to; None for each that is missing.
+async def _named_in(scope: Scope, body: bytes) -> tuple[str | None, Ability | None]:
+    """Return the model that a body names, and the ability that the request needs; None for each that is missing.
 
-    A body that cannot be read names neither: a replica then answers with the error.
+    A body that cannot be read names none: a replica then answers with the error.
     """
+    task = scope["path"].rpartition("/")[2]
+    ability = offers(task) if task in OBJECTS else None
     kind = Request(scope).headers.get("content-type", "").partition(";")[0].strip().lower()
     with contextlib.suppress(Exception):
         if kind == "application/json":
             name = None if len(body) > MAX_JSON_BYTES else (await run_in_threadpool(json.loads, body)).get("model")
-            return (name if isinstance(name, str) and name else None), None
+            return (name if isinstance(name, str) and name else None), ability
         messages: AsyncIterator[Message] = _once({"type": "http.request", "body": body, "more_body": False})
         async with forms.read_form(Request(scope, messages.__anext__)) as form:
             task = "translate" if scope["path"].endswith(TRANSLATIONS_PATH) else forms.text(form, "task")
-            return forms.text(form, "model"), target_of(task, forms.text(form, "target_language"))
-    return None, None
+            return forms.text(form, "model"), translates_to(target_of(task, forms.text(form, "target_language")))
+    return None, ability
 
 
 async def _once(message: Message) -> AsyncIterator[Message]:

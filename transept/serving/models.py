@@ -30,6 +30,7 @@ LOADING_RETRY = 2.0  # seconds after which to ask again for a model that is load
 DRAINING_PATIENCE = 5.0  # seconds without a byte after which an upload is given up while the server drains
 
 Kind = Literal["speech", "text", "vision"]
+Ability = Callable[[Mapping[str, Any]], bool]  # whether a model has it, from its description in `/v1/models`
 WANTED: dict[Kind, str] = {"speech": "speech", "text": "text", "vision": "images"}  # what a model of a kind is for
 
 
@@ -138,14 +139,14 @@ class ServedModels:
             )
         return self.models[name]
 
-    def get(self, name: str | None, kind: Kind, target: str | None = None) -> ServedModel:
-        """Return the requested model; None: the first of this kind, preferably one that translates to target.
+    def get(self, name: str | None, kind: Kind, ability: Ability | None = None) -> ServedModel:
+        """Return the requested model; None: the first of this kind, preferably one that has an ability.
 
-        target: a language, by its code or name. Raises ApiError: 404 for an unknown name, 400 for a model of another
+        Raises ApiError: 404 for an unknown name, 400 for a model of another
         kind, 503 for one that is not ready.
         """
         if name is None or (name == OPENAI_SPEECH and kind == "speech" and name not in self.models):
-            return self._first(kind, target)
+            return self._first(kind, ability)
         model = self.named(name)
         _check_ready(model)
         if model.kind != kind:
@@ -255,9 +256,9 @@ class ServedModels:
                 logger.warning('model "%s" does not tell its languages', model.name, exc_info=True)
             model.text = text
 
-    def _first(self, kind: Kind, target: str | None) -> ServedModel:
+    def _first(self, kind: Kind, ability: Ability | None) -> ServedModel:
         ready = [model for model in self.models.values() if model.kind == kind and model.state == "ready"]
-        suited = ready if target is None else [model for model in ready if translates_to(model.describe(), target)]
+        suited = ready if ability is None else [model for model in ready if ability(model.describe())]
         is_loading = any(model.state == "loading" for model in self.models.values())
         if suited or (ready and not is_loading):
             return (suited or ready)[0]  # if none is suited, the first one reports the error
@@ -269,10 +270,21 @@ class ServedModels:
         raise ApiError(404, f"no {kind} model is served here", param="model", code="model_not_found")
 
 
-def translates_to(described: Mapping[str, Any], target: str) -> bool:
-    """True if a speech model translates to a language. described: as `/v1/models` lists it. target: a code or name."""
-    names = (name for each in described.get("target_languages", ()) for name in (each["code"], each["name"]))
-    return target.casefold() in (name.casefold() for name in names)
+def translates_to(target: str | None) -> Ability | None:
+    """The ability of a speech model to translate to a language, by its code or name; None: without translation."""
+    if target is None:
+        return None
+
+    def is_target(described: Mapping[str, Any]) -> bool:
+        names = (name for each in described.get("target_languages", ()) for name in (each["code"], each["name"]))
+        return target.casefold() in (name.casefold() for name in names)
+
+    return is_target
+
+
+def offers(task: str) -> Ability:
+    """The ability of a text model to do a task."""
+    return lambda described: task in described.get("tasks", ())
 
 
 def _check_ready(model: ServedModel) -> None:

@@ -66,6 +66,10 @@ class PlainTokenizer:
         """The id of a token, or None where there is no such token."""
         return self._tokenizer.token_to_id(token)
 
+    def convert_ids_to_tokens(self, token_id: int) -> str | None:
+        """The token of an id, as the vocabulary writes it, or None where there is no such token."""
+        return self._tokenizer.id_to_token(token_id)
+
     @property
     def all_special_ids(self) -> list[int]:
         """The ids of the tokens that ``skip_special_tokens`` leaves out."""

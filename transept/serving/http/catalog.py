@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse
@@ -25,9 +26,10 @@ async def models(request: Request) -> dict[str, Any]:
 @router.get("/v1/models/{name:path}")
 async def model(request: Request, name: str) -> Any:
     """One model."""
-    if not name:
-        return RedirectResponse(request.url.path.rstrip("/"))
-    described: dict[str, Any] = request.app.state.models.named(name).describe()
+    served = request.app.state.models
+    if not name or (name.endswith("/") and name not in served.models):
+        return RedirectResponse(quote(request.url.path.rstrip("/")))
+    described: dict[str, Any] = served.named(name).describe()
     return described
 
 

@@ -125,6 +125,11 @@ def texts(form: FormData, name: str) -> list[str]:
     return [value for value in map(str, values) if value.strip()]
 
 
+def words(form: FormData, name: str) -> list[str]:
+    """Return all words of a field that is repeated, or whose words are separated by commas."""
+    return [word.strip() for value in texts(form, name) for word in value.split(",") if word.strip()]
+
+
 def text(form: FormData, name: str) -> str | None:
     """The value of a field that comes once at most."""
     values = texts(form, name)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from python_multipart.multipart import parse_options_header
@@ -18,6 +19,7 @@ from transept.serving.errors import ApiError
 
 AS_FILE = "send a recording or an image as a file, with a file name, and shorter texts"
 CHECK_FORM = "check that each part begins with the boundary that Content-Type names, and has headers and an empty line"
+FILE_FIELD = "file"  # of every endpoint that takes a file
 MAX_PREAMBLE_BYTES = 64 << 10  # before the first boundary
 EXTENDED_NAME = re.compile(rb";\s*filename\*\s*=\s*\"?([\w!#$&+^`{}~-]+)'[\w-]*'([^;\"\s]*)", re.IGNORECASE)
 PLAIN_NAME = re.compile(rb";\s*filename\s*=", re.IGNORECASE)
@@ -38,6 +40,12 @@ async def parse_multipart(request: Request, max_fields: int, max_field_bytes: in
     try:
         return await parser.parse()
     except MultiPartException as error:
+        texts = [name for name in parser.file_fields if name != FILE_FIELD]
+        if texts and error.message.startswith("Too many files"):
+            told = (
+                f"{texts[0][:100]} was sent as a file, and the form has more than one file: send texts without filename"
+            )
+            raise ApiError(400, told, param=texts[0][:100], code="invalid_body") from error
         raise form_error(error.message, max_fields, max_field_bytes) from error
 
 
@@ -57,7 +65,14 @@ def form_error(message: str, max_fields: int, max_field_bytes: int) -> ApiError:
 
 
 class _Parser(MultiPartParser):
-    """Starlette's parser, which ignores ``filename*``, as RFC 7578 section 4.2 asks. Some clients send nothing else."""
+    """Starlette's parser, which ignores ``filename*``, as RFC 7578 section 4.2 asks. Some clients send nothing else.
+
+    file_fields: the names of the fields so far that have a file name.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.file_fields: list[str] = []
 
     def on_headers_finished(self) -> None:
         disposition = self._current_part.content_disposition or b""
@@ -66,6 +81,9 @@ class _Parser(MultiPartParser):
             name = _decoded(extended[1], extended[2])
             quoted = name.replace("\\", "\\\\").replace('"', '\\"').encode(self._charset, errors="replace")
             self._current_part.content_disposition = disposition + b'; filename="' + quoted + b'"'
+        _, options = parse_options_header(self._current_part.content_disposition)
+        if b"filename" in options:
+            self.file_fields.append(options.get(b"name", b"").decode(errors="replace"))
         super().on_headers_finished()
 
 

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, ExitStack
 from starlette.requests import Request
 
 from transept.serving.async_engine import Ticket
-from transept.serving.models import Kind, ServedModel, ServedModels
+from transept.serving.models import Ability, Kind, ServedModel, ServedModels
 
 
 class Place:
@@ -35,12 +35,12 @@ class Place:
             self.models.check_room(only)
         self._upload.enter_context(self.models.uploads.place(self._address))
 
-    async def take(self, name: str | None, target: str | None = None) -> tuple[ServedModel, Ticket]:
+    async def take(self, name: str | None, ability: Ability | None = None) -> tuple[ServedModel, Ticket]:
         """Exchange the place for one in a model's engine, once the body is read.
 
-        target: see ServedModels.get. Raises ApiError.
+        ability: see ServedModels.get. Raises ApiError.
         """
-        model = self.models.get(name, self.kind, target)
+        model = self.models.get(name, self.kind, ability)
         ticket = await self.stack.enter_async_context(self.models.admit(model))
         self._upload.close()
         return model, ticket

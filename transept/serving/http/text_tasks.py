@@ -20,6 +20,7 @@ from transept.serving.http.failures import answer_to
 from transept.serving.http.numbered_jobs import Ended, numbered
 from transept.serving.http.places import Place
 from transept.serving.http.streams import EventStream, attended
+from transept.serving.models import offers
 from transept.text.generated_text import GeneratedText
 from transept.text.job import Task
 
@@ -35,7 +36,7 @@ MAX_DOCUMENTS = 1024  # of one request
 def _schema(*languages: str) -> dict[str, Any]:
     """The schema of the body, for `/docs`."""
     properties = {
-        "model": {"type": "string", "description": "default: the first text model"},
+        "model": {"type": "string", "description": "default: the first text model that does this"},
         "input": {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
         "stream": {"type": "boolean", "default": False},
         "chunk": {"type": "boolean", "description": "split what is too long at sentences, and join the texts"},
@@ -65,7 +66,7 @@ async def _respond(request: Request, task: Task, options: tuple[str, ...]) -> Re
         body = await bodies.read_json(request, (*OWN_FIELDS, *options))
         documents, stream = _documents(body), bodies.truth(body, "stream")
         given = {name: body[name] for name in options if name in body}
-        model, ticket = await place.take(bodies.text(body, "model"))
+        model, ticket = await place.take(bodies.text(body, "model"), offers(task))
         assert model.text is not None
         request.state.log = {"model": model.name}
         try:

@@ -35,7 +35,7 @@ from transept.serving.http.transcription_answers import (
     usage,
     verbose_answer,
 )
-from transept.serving.models import ServedModel
+from transept.serving.models import ServedModel, translates_to
 from transept.speech.events import Found, Opened
 from transept.speech.options import FALLBACK_TEMPERATURES, TRANSLATES_TO, TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
@@ -118,7 +118,7 @@ async def _respond(request: Request, task: str) -> Response:
         form = await stack.enter_async_context(forms.read_form(request))
         asked = _asked(form, task)
         target = target_of(asked.options.get("task"), asked.options.get("target_language"))
-        model, ticket = await place.take(forms.text(form, "model"), target)
+        model, ticket = await place.take(forms.text(form, "model"), translates_to(target))
         assert model.speech is not None
         upload = await stack.enter_async_context(forms.upload(form, "file"))
         try:
@@ -152,8 +152,8 @@ def _asked(form: FormData, task: str) -> Asked:
             meant = hint(plain[:100], FIELDS) or suggest(plain[:100], FIELDS)
             message = f"there is no field {plain[:100]!r}.{meant}"
             raise ApiError(400, message, param=plain[:100], code="unknown_field")
-    granularities = tuple(forms.texts(form, "timestamp_granularities"))
-    included = forms.texts(form, "include")
+    granularities = tuple(forms.words(form, "timestamp_granularities"))
+    included = forms.words(form, "include")
     for name, values, known in (
         ("timestamp_granularities", granularities, GRANULARITIES),
         ("include", included, INCLUDED),
