@@ -2,7 +2,7 @@
 
 A dataclass of options annotates each field ``Annotated[int | None, Option("Beams of the search.", ge=1)]`` and calls
 `take_options` when it is made. `transept.cli` makes its flags from `declared`, and the server reads its forms with
-`DeclaredOption.from_text`. Knows no option by itself, and imports neither NumPy nor torch.
+`DeclaredOption.from_text`. Declares no option itself. No NumPy and no torch here.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0":
 
 @dataclass(frozen=True)
 class Option:
-    """What is declared of an option beside its name, type and default.
+    """The declaration of an option, beside its name, type and default.
 
     help: one line, for ``--help`` and the API's documentation. more: further sentences, for ``help()`` in Python.
     group: the heading under which ``--help`` lists it. metavar: stands for its value there. default: stands for the
         default there; None: the default itself, if it is neither None nor a flag.
     flag: the option's name on the command line, in the environment and in files of settings, if it has another there.
-    unset: what None means, for an error; "": nothing that needs a word.
-    wanted: what a value is, for an error; "": what its type says.
+    unset: the meaning of None in an error, such as "no limit"; "": not mentioned.
+    wanted: the description of a valid value in an error; "": follows from the type.
     ge, gt, le, lt: bounds of a number.
     parse: brings every accepted form of a value, also text, into the declared type. Receives the option's name and the
         value; raises ParameterError.
@@ -157,8 +157,9 @@ class DeclaredOption:
         if not within or (whole and not isinstance(value, Integral)) or (is_above and self._shows_most):
             raise self._error(value)
         if is_above:
+            most = option.le if isinstance(option.le, int) else f"{option.le:g}"
             raise ParameterError(
-                f"{{{self.name}}} must be at most {option.le}, not {shown(value)}", param=self.name, value=value
+                f"{{{self.name}}} must be at most {most}, not {shown(value)}", param=self.name, value=value
             )
         kind = int if isinstance(value, Integral) else float
         return value if type(value) is kind else kind(value)  # one of NumPy's
@@ -171,7 +172,7 @@ class DeclaredOption:
 
     @property
     def wanted(self) -> str:
-        """What its values are, for an error."""
+        """Description of a valid value, for an error."""
         if self.option.wanted:
             return self.option.wanted
         if self.choices:
@@ -236,7 +237,7 @@ def take_options(options: Any) -> None:
 
 
 def made_of(kind: type[Options], name: str, given: Any) -> Any:
-    """Return options from a mapping of them, which is the value of another option; anything else as it is.
+    """Return options from a mapping of them, the value of another option. Other values are returned unchanged.
 
     name: of that option. Raises ParameterError, whose parameter is ``NAME.PART``.
     """

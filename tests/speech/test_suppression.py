@@ -66,9 +66,9 @@ def test_what_matches_is_not_said(transcriber: Transcriber, menu: Path) -> None:
 @pytest.mark.parametrize(
     ("pattern", "message"),
     [
-        ("(", "suppress_regex is no regular expression: missing \\)"),
-        ("a{99999999999}", "suppress_regex is no regular expression"),
-        ("(" * 400 + ")" * 400, "suppress_regex is no regular expression"),
+        ("(", "suppress_regex is not a regular expression: missing \\)"),
+        ("a{99999999999}", "suppress_regex is not a regular expression"),
+        ("(" * 400 + ")" * 400, "suppress_regex is not a regular expression"),
         ("x" * 1001, "1001 characters; 1000 are the most"),
         (5, "suppress_regex must be text"),
     ],

@@ -317,8 +317,8 @@ def test_a_layout_of_words_needs_words(tmp_path: Path, layout: dict[str, Any]) -
     ("layout", "message"),
     [
         ({"max_line_widht": 40}, "no option 'max_line_widht'. Did you mean 'max_line_width'"),
-        ({"max_line_width": 0}, "max_line_width is 0; it must be a whole number from 1"),
-        ({"max_words_per_line": 2.5}, "max_words_per_line is 2.5"),
+        ({"max_line_width": 0}, "max_line_width must be an integer of at least 1, not 0"),
+        ({"max_words_per_line": 2.5}, "max_words_per_line must be an integer of at least 1, not 2.5"),
         ({"highlight_words": "yes"}, "highlight_words must be True or False, not 'yes'"),
     ],
 )

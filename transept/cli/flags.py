@@ -1,4 +1,4 @@
-"""Flags: options as they are declared (`transept.options`), on the command line."""
+"""Command-line flags, made from declared options (`transept.options`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def flag(name: str) -> str:
 
 
 def assigned(name: str, value: Any, called: str = "") -> str:
-    """Return an option with its value as it is written in a command: ``--beam-size 5``, ``--vad``, ``--no-fp16``.
+    """Return an option with its value in the form of a command: ``--beam-size 5``, ``--vad``, ``--no-fp16``.
 
     called: its flag, if that is another than its name says.
     """
@@ -37,14 +37,14 @@ def named(name: str, kind: type, help: str, metavar: str = "") -> DeclaredOption
 def add_flags(
     parser: argparse.ArgumentParser, title: str, about: str | None, options: Iterable[DeclaredOption]
 ) -> None:
-    """Declare the flags of one group. What is not given is not in the parsed namespace."""
+    """Declare the flags of one group. The parsed namespace lacks flags that are not given."""
     group = parser.add_argument_group(title, about)
     for each in options:
         add_flag(group, each)
 
 
 def add_flag(parser: argparse._ActionsContainer, each: DeclaredOption, default: Any = argparse.SUPPRESS) -> None:
-    """Declare the flag of an option, also with underscores. default: of what is not given; none without it."""
+    """Declare the flag of an option. default: value of a flag that is not given; by default it has no value at all."""
     name = flag(each.option.flag or each.name)
     shared: dict[str, Any] = {"dest": each.name, "default": default, "help": _help(each)}
     if tuple in each.types and each.option.parse is None:

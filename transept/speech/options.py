@@ -85,7 +85,7 @@ class TranscriptionOptions:
     task: Annotated[
         Literal["transcribe", "translate"] | None,
         Option(
-            "transcribe what is said (default), or translate it to English",
+            "transcribe (default), or translate the speech to English",
             '"translate" writes target_language, and English where that is None. None: translate to a '
             "target_language, and transcribe without one.",
             group=SPEECH,
@@ -135,7 +135,7 @@ class TranscriptionOptions:
     patience: Annotated[
         float | None,
         Option(
-            "a beam search goes on for so many times its width in results; without a width of 5 beams",
+            "a beam search collects so many times its width of hypotheses; without a width, of 5 beams",
             group=DECODING,
             metavar="X",
             default="1",
@@ -178,7 +178,7 @@ class TranscriptionOptions:
     no_speech_threshold: Annotated[
         float | None,
         Option(
-            "skip a failed window that is silence so surely",
+            "skip a failed window whose probability of silence is above this",
             "A window is skipped when silence is likelier than this and its text is not likelier than "
             "logprob_threshold.",
             group=DECODING,
@@ -189,19 +189,20 @@ class TranscriptionOptions:
     condition_on_previous_text: Annotated[
         bool,
         Option(
-            "tell each window what was said before (default), or with --no- do not: steadier, where texts get stuck",
+            "prompt each window with the previous text (default); --no- helps where texts repeat themselves",
             "What was said before is the prompt of the next window, except after a window that took a temperature "
             "over prompt_reset_on_temperature.",
             group=SPEECH,
         ),
     ] = True
     prompt_reset_on_temperature: Annotated[
-        float, Option("tell nothing of a text that took more", group=DECODING, metavar="T", ge=0)
+        float,
+        Option("a window decoded above this temperature is no prompt for the next", group=DECODING, metavar="T", ge=0),
     ] = 0.5
     initial_prompt: Annotated[
         str | tuple[int, ...] | None,
         Option(
-            "what the recording is taken to follow: names, spelling, style",
+            "text that the recording seems to follow: names, spelling, style",
             "Also ids of tokens.",
             group=SPEECH,
             metavar="TEXT",

@@ -102,7 +102,7 @@ class SlicedEncode:
 
 
 class LayerProgress:
-    """How far an encode is. num_layers: begun so far. most_layers: where it stops. caller: to which it switches then.
+    """Progress of an encode. num_layers: begun so far. most_layers: where it stops. caller: to which it switches then.
 
     It does not know the encode's own greenlet, which could not be dropped if its stack led to it.
     """
@@ -135,5 +135,5 @@ def _before_layer(layer: nn.Module, given: Any) -> None:
 
 
 def _thread_state() -> tuple[object, ...]:
-    """What PyTorch's context managers change for a thread, so that an encode may not stop within one."""
+    """The state that PyTorch's context managers change for a thread, so that an encode may not stop within one."""
     return torch.is_autocast_enabled("cpu"), torch.get_default_dtype(), torch._C._len_torch_function_stack()

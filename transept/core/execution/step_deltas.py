@@ -71,7 +71,7 @@ class EncodeDelta(NamedTuple):
 
 
 class StepDelta(NamedTuple):
-    """What the workers do not know yet of a step.
+    """The parts of a step that the workers do not know yet.
 
     is_first: the workers forget all that they know, before anything else. forgotten: ids of requests to forget.
     request_ids: of all decodes, in order; None if they are those of the last step.
@@ -92,7 +92,7 @@ class StepDelta(NamedTuple):
 
 @dataclass
 class _KnownSequence:
-    """What the workers know of a sequence. num_tokens: output tokens without a PENDING one."""
+    """The workers' knowledge of a sequence. num_tokens: output tokens without a PENDING one."""
 
     num_tokens: int = 0
     table: BlockTable = field(default_factory=list)
@@ -100,7 +100,7 @@ class _KnownSequence:
 
 @dataclass
 class _KnownRequest:
-    """What the workers know of a request. last_step: the step in which it took part last."""
+    """The workers' knowledge of a request. last_step: the step in which it took part last."""
 
     metadata: SequenceGroupMetadata
     sequences: dict[int, _KnownSequence]

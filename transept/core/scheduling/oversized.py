@@ -12,7 +12,7 @@ def refuse_oversized(group: SequenceGroup, config: SchedulerConfig, manager: Blo
     """Raise CapacityError unless the group, grown to its full length and preempted, could start again alone.
 
     Its worst moment is recomputation just before the end: every sample has its own blocks for all its tokens and
-    computes them all in one step. What passes here always makes progress, whatever is preempted.
+    computes them all in one step. A request that passes this check always makes progress, also under preemption.
     """
     params = group.sampling_params
     if params.max_tokens is None:
