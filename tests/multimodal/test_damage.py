@@ -1,7 +1,9 @@
 """Damage that is told: truncated files and packets that do not decode, with the time from when."""
 
+import io
 import re
 
+import av
 import numpy as np
 import pytest
 from media_files import media_file, sound_file
@@ -89,3 +91,43 @@ def test_other_files_that_cannot_be_decoded_are_not_called_truncated():
         load_recording(b"no audio at all " * 100)
     assert "index" not in str(error.value)
     assert "incomplete" not in str(error.value)
+
+
+NOISE = (0.1 * np.random.default_rng(0).standard_normal(20 * SAMPLE_RATE)).astype(np.float32)
+ANNOUNCING = {
+    "avi": ("avi", "libmp3lame"),
+    "avi of samples": ("avi", "pcm_s16le"),
+    "wma": ("asf", "wmav2"),
+    "wavpack": ("wv", "wavpack"),
+    "tta": ("tta", "tta"),
+}
+
+
+@pytest.mark.parametrize("kind", ANNOUNCING)
+def test_a_file_that_is_shorter_than_its_header_announces_says_so(kind):
+    whole = media_file(*ANNOUNCING[kind], NOISE[None], SAMPLE_RATE, "mono", video=kind == "avi")
+    assert load_recording(whole).warnings == []
+    begin, end = len(whole) * 2 // 5, len(whole) * 3 // 5
+    for broken in (whole[:begin] + np.random.default_rng(1).bytes(end - begin) + whole[end:], whole[:end]):
+        recording = load_recording(broken)
+        seconds = len(recording.waveforms[0]) / SAMPLE_RATE
+        assert seconds > 19 or any("of 20." in each or "the 20." in each for each in recording.warnings)
+        assert recording.warnings
+
+
+def test_fragments_behind_a_hole_are_not_read_and_that_is_told():
+    file = io.BytesIO()
+    with av.open(
+        file, "w", format="mp4", options={"movflags": "frag_keyframe+empty_moov", "frag_duration": "1000000"}
+    ) as output:
+        track = output.add_stream("aac", rate=SAMPLE_RATE, layout="mono")
+        for begin in range(0, len(NOISE) // 1024 * 1024, 1024):
+            frame = av.AudioFrame.from_ndarray(NOISE[None, begin : begin + 1024], format="fltp", layout="mono")
+            frame.sample_rate, frame.pts = SAMPLE_RATE, begin
+            output.mux(track.encode(frame))
+        output.mux(track.encode(None))
+    whole = file.getvalue()
+    assert load_recording(whole).warnings == []
+    begin, end = len(whole) * 2 // 5, len(whole) * 3 // 5
+    told = load_recording(whole[:begin] + bytes(end - begin) + whole[end:]).warnings
+    assert any(re.fullmatch(r"damaged: not read from [78]\.\d s on, though the file has more", each) for each in told)

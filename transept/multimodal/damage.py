@@ -37,10 +37,11 @@ class Damage:
         if seconds > 0:
             self.gaps.append((self.begin + seconds, length))
 
-    def warnings(self, end: float, announced: float | None) -> list[str]:
+    def warnings(self, end: float, announced: float | None, *, is_skipping: bool = False) -> list[str]:
         """Return the warnings, once the stream has been read.
 
-        end: seconds of the stream that are there. announced: seconds that its header announces, if any.
+        end: seconds of the stream that are there. announced: seconds that its header announces, if any. is_skipping:
+        True if the reader skips damage without an error, so that a whole file may lack sound anywhere.
         """
         told = self._gaps_warning()
         if self.undecoded:
@@ -48,9 +49,10 @@ class Damage:
             doubt = "" if self.is_timed or not self._is_holed(end) else UNTIMED
             told.append(f"damaged: {places} not decoded, from {self.undecoded[0]:.1f} s on{doubt}")
         if announced is not None and announced - end >= SHORTEST_LOSS:
-            if not self.is_timed and self._is_holed(end):
+            if not self.is_timed and (is_skipping or self._is_holed(end)):
                 lost, whole = announced - end, self.begin + announced
-                told.append(f"damaged: {lost:.1f} s shorter than the {whole:.1f} s that it announces")
+                doubt = UNTIMED if not self.undecoded else ""
+                told.append(f"damaged: {lost:.1f} s shorter than the {whole:.1f} s that it announces{doubt}")
             else:
                 told.append(truncated(self.begin + end, self.begin + announced))
         return told

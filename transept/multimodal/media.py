@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from transept.errors import MediaError
+from transept.multimodal.announced_seconds import MP3_HEADERS, announced_seconds
 from transept.multimodal.announced_size import announced_bytes
 from transept.multimodal.audio_limits import AudioTooLongError
 from transept.multimodal.audio_tracks import label, track_of
@@ -29,6 +30,7 @@ from transept.multimodal.sounds import SILENT_PEAK
 from transept.multimodal.waveforms import Waveform
 
 ID3V1_BYTES, ID3V2_HEADER = 128, 10  # of a tag at the end of a file; of the header of one at its beginning
+FRAGMENT, SEARCHED_BYTES = b"moof\0\0\0\x10mfhd\0\0\0\0", 1 << 20  # how a fragment of MP4 begins, after its size
 MOST_FAILURES = 100  # consecutive failures to read a container before the rest is given up
 
 
@@ -122,11 +124,12 @@ class _Track:
     """Decodes one stream of a container, and collects its faults.
 
     reached: seconds of the stream so far. heard: the latest end of a packet of any stream, in seconds.
+    read_to: the same, in bytes of the file.
     """
 
     def __init__(self, container: Any, stream: Any, intake: Intake, name: str) -> None:
         self.container, self.stream, self.intake, self.name = container, stream, intake, name
-        self.reached = self.heard = 0.0
+        self.reached, self.heard, self.read_to = 0.0, 0.0, 0
         self.damage = Damage(intake.begin, is_timed(container))
 
     def frames(self) -> Iterator[Decoded]:
@@ -169,6 +172,7 @@ class _Track:
         self.damage.add_undecoded(self.reached)
 
     def _hear(self, packet: Any) -> None:
+        self.read_to = max(self.read_to, (packet.pos or 0) + packet.size)
         if packet.pts is not None and packet.time_base:
             end = float((packet.pts + (packet.duration or 0)) * packet.time_base)
             self.heard = max(self.heard, end - (self.container.start_time or 0) / 1_000_000)
@@ -186,21 +190,42 @@ class _Track:
     def warnings(self) -> list[str]:
         """Return the faults of the track, once it has been read."""
         end = max(self.reached, self.heard) if self.damage.is_timed else self.reached
-        announced = announced_seconds(self.container, self.stream)
-        told = self.damage.warnings(end, announced)
-        return told if announced is not None else [*told, *self._early_end(self.damage.begin + end)]
+        announced, sizes = announced_seconds(self.container, self.stream), self._sizes()
+        is_cut = sizes is not None and sizes[0] < sizes[1]
+        is_skipping = "avi" in format_names(self.container) and not is_cut
+        told = self.damage.warnings(end, announced, is_skipping=is_skipping)
+        if announced is None and is_cut and sizes is not None and "mov" not in format_names(self.container):
+            told.append(
+                f"damaged: truncated at {self.damage.begin + end:.1f} s, after {sizes[0]} of the {sizes[1]} bytes that "
+                "it announces"
+            )
+        if self._has_unread_fragments():
+            told.append(f"damaged: not read from {self.damage.begin + end:.1f} s on, though the file has more")
+        return told
 
-    def _early_end(self, end: float) -> list[str]:
-        """Return a warning if the file has fewer bytes than it announces. end: seconds of the recording."""
-        if self.container.file is None or "mov" in format_names(self.container):
-            return []
+    def _sizes(self) -> tuple[int, int] | None:
+        """Return the bytes of the file, and those that it announces; None if it announces none."""
+        if self.container.file is None:
+            return None
         file = self.container.file.file
         position = file.tell()
         size, announced = file.seek(0, io.SEEK_END), announced_bytes(file)
         file.seek(position)
-        if announced is None or announced <= size:
-            return []
-        return [f"damaged: truncated at {end:.1f} s, after {size} of the {announced} bytes that it announces"]
+        return None if announced is None else (size, announced)
+
+    def _has_unread_fragments(self) -> bool:
+        """True if an MP4 file in fragments has some behind the last packet: FFmpeg stops at a damaged one."""
+        if self.container.file is None or "mov" not in format_names(self.container):
+            return False
+        file = self.container.file.file
+        position = file.tell()
+        file.seek(self.read_to)
+        rest, is_found = b"", False
+        while not is_found and (piece := file.read(SEARCHED_BYTES)):
+            rest = rest[-len(FRAGMENT) :] + piece
+            is_found = FRAGMENT in rest
+        file.seek(position)
+        return is_found
 
 
 class _Pace:
@@ -240,57 +265,3 @@ class _Tag:
             or head.startswith((b"ID3", b"TAG", b"APETAGEX"))
             or any(mark in head for mark in MP3_HEADERS)
         )
-
-
-def announced_seconds(container: Any, stream: Any) -> float | None:
-    """Return the length in a file's header; None without one, where FFmpeg estimates the length from the bit rate."""
-    names = format_names(container)
-    if "mov" in names:
-        return None if stream.duration is None else float(stream.duration * stream.time_base)
-    if container.duration is None or container.file is None:
-        return None
-    file = container.file.file
-    place = file.tell()
-    file.seek(0)
-    head = file.read(HEAD_BYTES)
-    file.seek(place)
-    if "mp3" in names:
-        return _mp3_seconds(head, stream.codec_context.sample_rate)
-    if not any(mark in head for name in names for mark in ANNOUNCEMENTS.get(name, ())):
-        return None
-    begin = max(0, container.start_time or 0) if "matroska" in names else 0  # Matroska counts from 0
-    return float(container.duration - begin) / 1_000_000
-
-
-def _mp3_seconds(head: bytes, rate: int) -> float | None:
-    """Return the length in the header that LAME and other encoders write as the first frame; None without one.
-
-    In joined files it is that of the first. rate: in Hz.
-    """
-    places = [head.find(mark) for mark in MP3_HEADERS]
-    found = min((place for place in places if place >= 0), default=None)
-    if found is None or not rate:
-        return None
-    if head[found : found + 4] == b"VBRI":
-        count = head[found + 14 : found + 18]
-    elif int.from_bytes(head[found + 4 : found + 8], "big") & 1:  # the count is there
-        count = head[found + 8 : found + 12]
-    else:
-        return None
-    frame_samples = 1152 if rate >= 32_000 else 576  # MPEG-1, MPEG-2 (ISO/IEC 11172-3 and 13818-3, layer III)
-    padding = 0
-    if head[found + LAME_TAG : found + LAME_TAG + 4] in LAME_WRITERS:  # samples that the encoder added, 12 bits each
-        packed = int.from_bytes(head[found + LAME_TAG + 21 : found + LAME_TAG + 24], "big")
-        padding = (packed >> 12) + (packed & 0xFFF)
-    return max(0, int.from_bytes(count, "big") * frame_samples - padding) / rate
-
-
-HEAD_BYTES = 1 << 16
-MP3_HEADERS = (b"Xing", b"Info", b"VBRI")
-LAME_TAG, LAME_WRITERS = 120, (b"LAME", b"Lavf", b"Lavc")  # bytes from the header to the tag; how the tag begins
-# Format -> bytes that its header holds if it announces a length.
-ANNOUNCEMENTS: dict[str, tuple[bytes, ...]] = {
-    "matroska": (b"\x44\x89\x84", b"\x44\x89\x88"),  # the element Duration, of 4 or 8 bytes
-    "flv": (b"duration",),
-    "flac": (b"fLaC",),
-}
