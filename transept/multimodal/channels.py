@@ -9,22 +9,18 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias
 
 import numpy as np
 
 from transept.errors import MediaError, ParameterError, shown
 from transept.multimodal.audio_limits import AudioLimits
+from transept.multimodal.cancellation import CancellingMix, MonoSound
 from transept.multimodal.large_memory import GrowingSamples
-from transept.multimodal.sounds import SILENT_PEAK, Sound
+from transept.multimodal.sounds import Sound
 from transept.multimodal.waveforms import Waveform, mono
 
 MIX, LEFT, RIGHT, EACH = CHANNELS = ("mix", "left", "right", "each")
 NUMBERS = {LEFT: 0, RIGHT: 1}
-CANCELLED = 0.05  # power of the mix over the mean power of two channels; 1: alike, 0.5: unrelated, 0: opposite
-SHORTEST_JUDGED = 0.1  # seconds; a shorter sound that cancels says nothing about the recording
-
-MonoSound: TypeAlias = "tuple[Waveform, float]"  # [num_samples], and its rate in Hz
 
 
 def one_channel(channel: str) -> str:
@@ -78,21 +74,8 @@ class Intake(AudioLimits):
         ]
 
     def _mixed(self, sounds: Iterable[Sound]) -> Iterator[MonoSound]:
-        """Yield the mean of all channels; or, with a warning, the first of two that cancel each other."""
-        seconds, cancelled_from = self.begin, None
-        for sound in sounds:
-            mixed = mono(sound.samples)
-            is_long = sound.seconds >= SHORTEST_JUDGED
-            if is_long and len(sound.samples) == 2 and _cancel(mono(sound.samples[:1]), mixed):
-                cancelled_from = seconds if cancelled_from is None else cancelled_from
-                mixed = mono(sound.samples[:1])
-            seconds += sound.seconds
-            yield mixed, sound.rate
-        if cancelled_from is not None:
-            self.warnings.append(
-                "heard through its left channel where the two cancel each other in the mix, from "
-                f"{cancelled_from:.1f} s on"
-            )
+        """Yield the mean of all channels; or, with a warning, one of them where they cancel each other."""
+        return CancellingMix(self.begin, self.warnings).mixed(sounds)
 
 
 def joined_streams(streams: Sequence[Iterator[Waveform]]) -> list[Waveform]:
@@ -103,19 +86,6 @@ def joined_streams(streams: Sequence[Iterator[Waveform]]) -> list[Waveform]:
             if block is not None:
                 samples.append(block)
     return [samples.array() for samples in joined]
-
-
-def _cancel(left: Waveform, mixed: Waveform) -> bool:
-    """True if two channels are so close to opposite that they cancel in the mix.
-
-    Equal powers of correlation r leave (1 + r) / 2 of their power in the mix; below CANCELLED r is under -0.9.
-    """
-    power = float(np.dot(left, left)) / left.size
-    if not power > SILENT_PEAK**2:
-        return False
-    right = 2 * mixed - left
-    mean = (power + float(np.dot(right, right)) / left.size) / 2
-    return float(np.dot(mixed, mixed)) / left.size < CANCELLED * mean
 
 
 def _channel(sound: Sound, number: int, count: int, name: str) -> MonoSound:

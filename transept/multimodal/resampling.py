@@ -16,7 +16,8 @@ import numpy as np
 import soxr
 
 from transept.errors import MediaError
-from transept.multimodal.channels import Intake, MonoSound, joined_streams
+from transept.multimodal.cancellation import MonoSound
+from transept.multimodal.channels import Intake, joined_streams
 from transept.multimodal.sounds import Sound
 from transept.multimodal.waveforms import NO_SAMPLES, Waveform
 

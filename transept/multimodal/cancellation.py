@@ -1,0 +1,163 @@
+"""Mix channels to mono, but use one of them where they cancel each other, as an inverted cable makes them do.
+
+`transept.multimodal.channels` calls it for recordings that are mixed. Nothing here decodes or resamples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from transept.multimodal.sounds import SILENT_PEAK, Sound
+from transept.multimodal.waveforms import Waveform, mono
+
+# Power of the sum of all channels over the sum of their powers. Unrelated channels, or one channel alone: 1. Two alike:
+# 2. Two of equal power and correlation r: 1 + r, so r is below -0.9 under this bound.
+CANCELLED = 0.1
+MIXED = 0.75  # the same, from which channels are mixed again
+STEP = 0.025  # seconds between the windows in which channels are compared
+WINDOW_STEPS = 10  # length of a window; unrelated channels of speech do not cancel for so long by chance
+SHORTEST_STEPS = 4  # a shorter recording that cancels is mixed all the same
+QUIETEST = 0.01  # power over that of the loudest window, for one that cancels: hum in pauses may, and should
+LOUD = 0.05  # the same, for one that is mixed again: coding changes quieter sound so much that it no longer cancels
+ALIKE = 0.25  # power over that of the loudest channel; the first channel that reaches it replaces the mix
+
+MonoSound: TypeAlias = "tuple[Waveform, float]"  # [num_samples], and its rate in Hz
+
+
+class CancellingMix:
+    """Mixes one recording, and appends a warning if one channel replaced the mix.
+
+    begin: seconds of the recording before its first sound. A window's last steps wait for the next sound, so the result
+    does not depend on where one sound ends and the next begins.
+    """
+
+    def __init__(self, begin: float, warnings: list[str]) -> None:
+        self._seconds, self._warnings = begin, warnings
+        self._loudest = 0.0  # power of all channels in the loudest window so far
+        self._is_cancelled: bool | None = None  # at the end of the previous sound; None before a window decides
+        self._mixed_left = self._cancelled_left = (
+            0  # steps of the next sound in earlier windows that are mixed, or cancelled
+        )
+        self._channel, self._count = 0, 2  # the one that replaces the mix, and the number of all
+        self._cancelled_from: float | None = None
+
+    def mixed(self, sounds: Iterable[Sound]) -> Iterator[MonoSound]:
+        """Yield the mix of all channels, or one channel where they cancel each other."""
+        kept: Sound | None = None  # the end of the previous sound, less than a window
+        for sound in sounds:
+            if kept is not None and _are_alike(kept, sound):
+                sound = Sound(np.concatenate([kept.samples, sound.samples], axis=1), sound.rate)
+            elif kept is not None:
+                yield self._mix(kept, kept.samples.shape[1])
+                self._mixed_left = self._cancelled_left = 0
+            kept = None
+            if len(sound.samples) > 1:
+                step = _step(sound)
+                done = max(0, sound.samples.shape[1] // step - WINDOW_STEPS) * step
+                kept = Sound(sound.samples[:, done:].copy(), sound.rate)
+                if done:
+                    yield self._mix(sound, done)
+            else:
+                yield self._mix(sound, sound.samples.shape[1])
+        if kept is not None:
+            yield self._mix(kept, kept.samples.shape[1])
+        if self._cancelled_from is not None:
+            if self._count == 2:
+                what = "heard through its left channel where the two cancel each other in the mix"
+            else:
+                what = f"heard through channel {self._channel + 1} where its channels cancel each other in the mix"
+            self._warnings.append(f"{what}, from {self._cancelled_from:.1f} s on")
+
+    def _mix(self, sound: Sound, size: int) -> MonoSound:
+        """Mix the first samples of a sound; the others show whether the last of the first cancel."""
+        samples, step = sound.samples, _step(sound)
+        mix = mono(samples)
+        if len(samples) > 1 and size >= step:
+            places = self._cancelled_steps(sound, mix, size // step)
+            if places.any():
+                if self._cancelled_from is None:
+                    self._cancelled_from = self._seconds + int(places.argmax()) * step / sound.rate
+                channel = self._channel if self._channel < len(samples) else 0
+                mix = self._replaced(mix[:size], mono(samples[channel : channel + 1])[:size], places, step)
+        self._seconds += size / sound.rate
+        return mix[:size], sound.rate
+
+    @staticmethod
+    def _replaced(mix: Waveform, one: Waveform, places: npt.NDArray[np.bool_], step: int) -> Waveform:
+        """Return the mix, with one channel in its place in the steps that are True."""
+        if places.all():
+            return one
+        in_samples = np.repeat(places, step)
+        rest = np.full(len(mix) - len(in_samples), places[-1])  # less than a step
+        replaced: Waveform = np.where(np.concatenate([in_samples, rest]), one, mix)
+        return replaced
+
+    def _cancelled_steps(self, sound: Sound, mix: Waveform, num_done: int) -> npt.NDArray[np.bool_]:
+        """True for each of the first steps of a sound that belongs to a loud window in which the channels cancel.
+
+        A step of which no window decides is like the one before it, or at the beginning like the one after it.
+        """
+        step, count = _step(sound), len(sound.samples)
+        total = len(mix) // step
+        length = min(WINDOW_STEPS, total)
+        covered = np.full(num_done, -1)  # -1: unknown, 0: not cancelled, 1: cancelled
+        covered[: self._mixed_left] = 0
+        covered[: self._cancelled_left] = 1
+        if total >= SHORTEST_STEPS:
+            power = np.stack([_powers(mono(sound.samples[n : n + 1]), step, length) for n in range(count)])
+            loudest = power.max(axis=0)
+            self._loudest = max(self._loudest, float(loudest.max()))
+            kept, whole = count**2 * _powers(mix, step, length), power.sum(axis=0)
+            least = max(SILENT_PEAK**2, QUIETEST * self._loudest)
+            is_cancelled = (loudest > least) & (kept < CANCELLED * whole)
+            is_mixed = (loudest > max(SILENT_PEAK**2, LOUD * self._loudest)) & (kept >= MIXED * whole)
+            if is_cancelled.any() and self._cancelled_from is None:
+                own = power[:, int(is_cancelled.argmax())]
+                self._channel, self._count = int((own >= ALIKE * own.max()).argmax()), count
+            self._mixed_left = _cover(covered, is_mixed[:num_done], length, 0)
+            self._cancelled_left = _cover(covered, is_cancelled[:num_done], length, 1)
+        known = np.flatnonzero(covered >= 0)
+        before = self._is_cancelled
+        if before is None:
+            before = bool(len(known)) and bool(covered[known[0]])
+        if len(known):
+            latest = np.searchsorted(known, np.arange(num_done), side="right") - 1
+            places = np.where(latest >= 0, covered[known[latest]] == 1, before)
+            self._is_cancelled = bool(places[-1])
+            return places
+        return np.full(num_done, before)
+
+
+def _cover(covered: npt.NDArray[Any], windows: npt.NDArray[np.bool_], length: int, value: int) -> int:
+    """Write a value to the steps of the windows; return how many steps of theirs follow after the last one written."""
+    begins, left = np.flatnonzero(windows), 0
+    for offset in range(length):
+        places = begins + offset
+        covered[places[places < len(covered)]] = value
+    if len(begins):
+        left = max(0, int(begins[-1]) + length - len(covered))
+    return left
+
+
+def _powers(samples: Waveform, step: int, length: int) -> npt.NDArray[np.float64]:
+    """Return the mean power of each window of so many steps, one beginning with each step: [num_windows]."""
+    total = len(samples) // step
+    steps = samples[: total * step].reshape(total, step)
+    with np.errstate(over="ignore", invalid="ignore"):  # samples that are not finite are refused later
+        power = np.nan_to_num(np.einsum("ij,ij->i", steps, steps).astype(np.float64) / step)
+    means: npt.NDArray[np.float64] = np.lib.stride_tricks.sliding_window_view(power, length).mean(axis=-1)
+    return means
+
+
+def _step(sound: Sound) -> int:
+    """Return the number of samples in a step."""
+    return max(1, round(STEP * sound.rate))
+
+
+def _are_alike(one: Sound, other: Sound) -> bool:
+    """True if two sounds have the same rate, format and number of channels."""
+    return (one.rate, len(one.samples), one.samples.dtype) == (other.rate, len(other.samples), other.samples.dtype)
