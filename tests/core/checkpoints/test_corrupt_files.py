@@ -336,3 +336,11 @@ def test_architectures_that_are_no_list_of_names(named, bart, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"architectures": named}))
     with pytest.raises(CheckpointError, match=r'"architectures" in ".*config\.json" must be a list of names'):
         open_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin", "model.bin"])
+def test_a_git_lfs_pointer_is_called_one(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:abc\nsize 151061672\n")
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(CheckpointError, match=r"is a Git LFS pointer, not the weights: run `git lfs pull`$"):
+        list(open_checkpoint(tmp_path).shapes())

@@ -9,6 +9,10 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from transept.errors import CheckpointError
+
+LFS_POINTER = b"version https://git-lfs.github.com/spec"  # what a clone without Git LFS has in place of a large file
+
 
 class Checkpoint(ABC):
     """A directory with weights and a config.json, opened for reading.
@@ -50,3 +54,10 @@ class Checkpoint(ABC):
 def cause_of(error: BaseException) -> str:
     """An error's kind and the first line of its message."""
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+
+
+def check_pointer(file: Path) -> None:
+    """Raise CheckpointError if Git LFS has left a pointer where the weights would be."""
+    with file.open("rb") as opened:
+        if opened.read(len(LFS_POINTER)) == LFS_POINTER:
+            raise CheckpointError(f'"{file}" is a Git LFS pointer, not the weights: run `git lfs pull`')

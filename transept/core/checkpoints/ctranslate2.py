@@ -26,7 +26,7 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
-from transept.core.checkpoints.checkpoint import Checkpoint
+from transept.core.checkpoints.checkpoint import Checkpoint, check_pointer
 from transept.errors import CheckpointError, suggest
 from transept.json_files import MOST_JSON_BYTES, check_file, read_json, read_json_value
 
@@ -198,6 +198,7 @@ class _Table:
         """Binary version, spec name, spec revision."""
         version = self._number("I")
         if version not in VERSIONS:
+            check_pointer(self.file)
             known = f"{VERSIONS[0]} to {VERSIONS[-1]}"
             raise CheckpointError(
                 f'"{self.file}" is no CTranslate2 file that can be read: its first number is {version}, where '

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transept.core.checkpoints.checkpoint import Checkpoint, cause_of
+from transept.core.checkpoints.checkpoint import Checkpoint, cause_of, check_pointer
 from transept.core.checkpoints.wrapped_names import unwrapped
 from transept.errors import CheckpointError
 from transept.json_files import read_json
@@ -123,10 +123,12 @@ def _reading(file: Path) -> Iterator[None]:
     try:
         yield
     except pickle.UnpicklingError as error:
+        check_pointer(file)
         raise CheckpointError(
             f'"{file}" is corrupt, or holds more than weights, and that would be code to run: {cause_of(error)}'
         ) from None
     except Exception as error:
+        check_pointer(file)
         raise CheckpointError(f'"{file}" is truncated or corrupt: {cause_of(error)}') from error
 
 
