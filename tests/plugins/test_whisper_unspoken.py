@@ -33,6 +33,12 @@ def test_suppressed_tokens_are_openai_whispers(checkpoint: CTranslate2Checkpoint
     assert tuple(sorted({*said_by_checkpoint, *speech_tokens(view_of(config)).prompt_only})) == theirs
 
 
+def test_suppressed_tokens_outside_of_the_vocabulary_are_ignored(checkpoint: CTranslate2Checkpoint) -> None:
+    settings = whisper_generation_config(checkpoint, config := whisper_config(checkpoint))
+    settings.suppress_tokens = [1, 2, 60000, -1]
+    assert unspoken_tokens(view_of(config, None, settings)) == (1, 2)
+
+
 def test_control_tokens_are_openai_whispers(checkpoint: CTranslate2Checkpoint) -> None:
     config = whisper_config(checkpoint)
     theirs = get_tokenizer(config.vocab_size >= 51865)

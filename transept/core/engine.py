@@ -76,7 +76,7 @@ class Engine(Closable):
         self.config = config = config.on_this_machine()
         self.spec, self.model_config, self.shape = described.spec, described.config, shape
         plain = described.weight_map.plain
-        ignored_settings = IgnoredSettings(config.model, plain.generation_extras if plain else ())
+        ignored_settings = IgnoredSettings(config.model, plain.generation_extras if plain else (), shape.vocab_size)
         ignored_settings.tell(self.generation_config)
         limits = config.scheduler_config(shape.max_source_positions, shape.max_target_positions)
         self.executor = _executor(WorkerConfig(checkpoint.path, config, limits), described)

@@ -94,6 +94,14 @@ def test_what_is_followed_is_not_named(settings: dict[str, Any], caplog: pytest.
     assert told(caplog) == []
 
 
+def test_suppressed_tokens_outside_of_the_vocabulary_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    ignored = IgnoredSettings("model", vocab_size=500)
+    for _ in range(2):
+        ignored.tell(PlainConfig(suppress_tokens=[1, 499, 500], begin_suppress_tokens=[-1]))
+    end = "(this model's token ids end at 499)"
+    assert told(caplog) == [f"suppress_tokens=[500] {end}, begin_suppress_tokens=[-1] {end}"]
+
+
 def test_a_family_s_own_settings_are_not_named(caplog: pytest.LogCaptureFixture) -> None:
     IgnoredSettings("model", ("is_multilingual",)).tell(PlainConfig(is_multilingual=True, other=1))
     assert told(caplog) == ["other=1"]

@@ -7,7 +7,7 @@ with the class. The engine checks the config when it loads a model, and each con
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 logger = logging.getLogger(__name__)
@@ -70,14 +70,18 @@ FOLLOWED = frozenset(
 )
 
 
+SUPPRESSED = ("suppress_tokens", "begin_suppress_tokens")
+
+
 class IgnoredSettings:
     """Warns of ignored settings of a model, which may make outputs differ from transformers'.
 
-    model: the name in the warning. of_the_family: keys that only the model's plugin reads.
+    model: the name in the warning. of_the_family: keys that only the model's plugin reads. vocab_size: of the model;
+    None: token ids are not checked.
     """
 
-    def __init__(self, model: str, of_the_family: Collection[str] = ()) -> None:
-        self.model = model
+    def __init__(self, model: str, of_the_family: Collection[str] = (), vocab_size: int | None = None) -> None:
+        self.model, self.vocab_size = model, vocab_size
         self.of_the_family = frozenset(of_the_family)
         self._told: set[str] = set()
 
@@ -87,10 +91,23 @@ class IgnoredSettings:
         generation_config: a transformers GenerationConfig or a PlainConfig.
         """
         settings = {name: value for name, value in vars(generation_config).items() if value is not None}
-        told = [each for each in (*_not_followed(settings), *self._unknown(settings)) if each not in self._told]
+        told = [each for each in self._ignored(settings) if each not in self._told]
         if told:
             self._told.update(told)
             logger.warning('ignoring unsupported settings of "%s": %s', self.model, ", ".join(told))
+
+    def _ignored(self, settings: Mapping[str, Any]) -> list[str]:
+        return [*_not_followed(settings), *self._unknown(settings), *self._outside(settings)]
+
+    def _outside(self, settings: Mapping[str, Any]) -> list[str]:
+        """Return the suppressed token ids that the vocabulary lacks, by their settings."""
+        if self.vocab_size is None:
+            return []
+        return [
+            f"{name}={outside} (this model's token ids end at {self.vocab_size - 1})"
+            for name in SUPPRESSED
+            if (outside := [token for token in _listed(settings.get(name)) if not 0 <= token < self.vocab_size])
+        ]
 
     def _unknown(self, settings: Mapping[str, Any]) -> list[str]:
         """Return keys that are in no table, with their values, except lists and objects, which families define."""
@@ -100,6 +117,10 @@ class IgnoredSettings:
             for name, value in settings.items()
             if name not in known and not name.startswith("_") and isinstance(value, bool | int | float | str)
         ]
+
+
+def _listed(tokens: Sequence[int] | int | None) -> Sequence[int]:
+    return (tokens,) if isinstance(tokens, int) else tokens or ()
 
 
 def _not_followed(settings: Mapping[str, Any]) -> list[str]:

@@ -23,7 +23,8 @@ def unspoken_tokens(view: CheckpointView) -> tuple[int, ...]:
     if given is None:
         return tuple(sorted(_marks(view.tokenizer)))
     control = tokens_of(view)
-    return tuple(token for token in given if token < control.start_of_transcript or token > control.last_timestamp)
+    known = [token for token in given if 0 <= token < view.config.vocab_size]  # as transformers ignores others
+    return tuple(token for token in known if token < control.start_of_transcript or token > control.last_timestamp)
 
 
 def _marks(tokenizer: Any) -> set[int]:
