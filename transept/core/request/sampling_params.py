@@ -309,13 +309,13 @@ class SamplingParams:
                 f"num_return_sequences={self.num_return_sequences} needs a beam search of at least that width; "
                 f"set num_beams, or draw samples with n={self.num_return_sequences}"
             )
-        if self.temperature == 0.0:
+        if self.temperature == 0.0 or self.beam_search:
+            why, advice = "temperature=0 is greedy", "set temperature above 0 to sample"
+            if self.beam_search:
+                why, advice = f"num_beams={self.num_beams} does not sample", "leave it out, or set num_beams=1"
             for name, neutral in (("n", 1), ("top_k", 0), ("top_p", 1.0), ("min_p", 0.0)):
-                value = getattr(self, name)
-                if value is not None and value != neutral:
-                    raise ParameterError(
-                        f"temperature=0 is greedy, so {name}={value} has no meaning; set temperature above 0 to sample"
-                    )
+                if (value := getattr(self, name)) not in (None, neutral):
+                    raise ParameterError(f"{why}, so {name}={value} has no meaning; {advice}")
         self._check_allowed()
 
     def _check_beam_search(self) -> None:
