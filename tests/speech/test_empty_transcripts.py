@@ -103,6 +103,17 @@ def test_the_track_that_is_asked_for_is_transcribed(transcriber):
         transcriber.transcribe(video, audio_track=-1)
 
 
+@pytest.mark.parametrize("options", [{}, {"batched": True}])
+def test_an_empty_transcript_names_the_other_tracks(transcriber, options):
+    blip = np.zeros_like(CLIP)
+    blip[RATE : RATE + RATE // 20] = 0.3 * np.sin(np.arange(RATE // 20) * 0.4)
+    video = timed_file("matroska", "pcm_s16le", [[(0, blip)], [(0, CLIP)]])
+    transcript = transcriber.transcribe(video, **options)
+    assert transcript.text == ""
+    assert transcript.reason.endswith('; the recording has another audio track, which audio_track selects: 1 ("spa")')
+    assert transcriber.transcribe(video, audio_track=1, **options).text
+
+
 def test_words_of_a_late_track_have_the_times_of_the_video(transcriber):
     video = timed_file("mp4", "aac", [[(4.98, CLIP)]], video_seconds=5)
     at_once, late = (transcriber.transcribe(audio, vad=True).segments for audio in (CLIP, video))

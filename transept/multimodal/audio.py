@@ -39,11 +39,13 @@ class LoadedAudio:
     """The waveforms of a recording, and the faults found in it.
 
     waveforms: float32 [num_samples] each: one, or one for each channel. warnings: damage, missing sound, a silent
-    track and the like, each with its time; each continues a sentence that begins "the recording is".
+    track and the like, each with its time; each continues a sentence that begins "the recording is". other_tracks:
+    names of the audio tracks that were not used, such as `1 ("spa")`.
     """
 
     waveforms: list[Waveform]
     warnings: list[str]
+    other_tracks: list[str]
 
 
 def load_recording(
@@ -65,7 +67,7 @@ def load_recording(
     waveforms = _load(data, sample_rate, intake)
     for warning in intake.warnings:
         logger.warning("%s is %s", audio_name(data), warning)
-    return LoadedAudio(waveforms, intake.warnings)
+    return LoadedAudio(waveforms, intake.warnings, intake.other_tracks)
 
 
 def load_audio(

@@ -42,7 +42,8 @@ class Intake(AudioLimits):
     channel: one of CHANNELS. audio_track: see `load_audio`.
     begin: in a file that consists of several, seconds of the recording before the current one; num_channels: number of
     channels before it.
-    warnings: faults of the recording, each with its time; readers append to it.
+    warnings: faults of the recording, each with its time; readers append to it. other_tracks: see `LoadedAudio`;
+    `media` fills it.
     """
 
     channel: str = MIX
@@ -50,6 +51,7 @@ class Intake(AudioLimits):
     begin: float = 0.0
     num_channels: int | None = None
     warnings: list[str] = field(default_factory=list)
+    other_tracks: list[str] = field(default_factory=list)
 
     def streams(self, sounds: Iterable[Sound], sample_rate: int, name: str) -> list[Iterator[MonoSound]]:
         """Return the selected channels, each as mono sounds, which are read on demand.

@@ -55,6 +55,7 @@ def decode_media(
             raise MediaError(f"{name} has no audio stream that FFmpeg decodes (its streams: {kinds}). {readable}")
         tracks, index = list(container.streams.audio), stream.index  # a stream is gone when its container is closed
         number = [each.index for each in tracks].index(index)
+        labels = [label(each, at) for at, each in enumerate(tracks)]
         others = [each for each in range(len(tracks)) if each != number and tracks[each].codec_context is not None]
         is_wrong = is_longer(container, stream, sample_rate, intake, name, apart=intake.channel == EACH)
         waveforms = None if is_wrong else _decoded(container, stream, name, sample_rate, intake)
@@ -62,7 +63,9 @@ def decode_media(
         with opened() as container:
             waveforms = _decoded(container, container.streams[index], name, sample_rate, intake)
     if intake.audio_track is None and others and not _has_sound(waveforms):
-        waveforms = _loudest(opened, name, sample_rate, intake, waveforms, number, others)
+        waveforms, used = _loudest(opened, name, sample_rate, intake, waveforms, number, others)
+        others = [each for each in (number, *others) if each != used]
+    intake.other_tracks[:] = [labels[each] for each in others]
     if waveforms is None:
         raise MediaError(f"{name} holds no audio that can be decoded (libsndfile: {reason}). {readable}")
     return waveforms
@@ -76,9 +79,9 @@ def _loudest(
     waveforms: list[Waveform] | None,
     silent: int,
     others: list[int],
-) -> list[Waveform] | None:
-    """Return the loudest of the other tracks, if any has sound, to replace the silent track number `silent`."""
-    best, warnings, power = waveforms, [*intake.warnings], 0.0
+) -> tuple[list[Waveform] | None, int]:
+    """Return the loudest other track with sound, else the track number `silent`; and the number of the track."""
+    best, warnings, power, used = waveforms, [*intake.warnings], 0.0, silent
     for number in others:
         own = dataclasses.replace(intake, audio_track=number, warnings=[])
         with opened() as container:
@@ -95,9 +98,9 @@ def _loudest(
         own_power = max(float(np.dot(each, each)) / each.size for each in found)
         if own_power > power:
             what = f"heard through audio track {told}, the loudest, from 0.0 s on, since track {silent} is silent"
-            best, power, warnings = found, own_power, [what, *own.warnings]
+            best, power, used, warnings = found, own_power, number, [what, *own.warnings]
     intake.warnings[:] = warnings
-    return best
+    return best, used
 
 
 def _has_sound(waveforms: list[Waveform] | None) -> bool:

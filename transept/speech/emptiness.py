@@ -5,6 +5,8 @@ A recording may have no speech, or a step may have left its speech out; the tran
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from transept.multimodal.sounds import SILENT_PEAK
@@ -42,3 +44,11 @@ def why_empty(options: TranscriptionOptions, *, duration: float, kept: float, so
         names += [] if options.hallucination_silence_threshold is None else ["hallucination_silence_threshold"]
         return f"{' and '.join(names)} dropped the text of {windows}"
     return "the model found no words in the recording"
+
+
+def with_tracks(reason: str | None, others: Sequence[str]) -> str | None:
+    """Return the reason with the names of the recording's other audio tracks, one of which may have the speech."""
+    if reason is None or not others:
+        return reason
+    what = "another audio track" if len(others) == 1 else "other audio tracks"
+    return f"{reason}; the recording has {what}, which audio_track selects: {', '.join(others)}"

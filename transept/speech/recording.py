@@ -25,7 +25,7 @@ from transept.speech.algorithms import batched, sequential
 from transept.speech.algorithms.language import Language, recording_language
 from transept.speech.algorithms.passages import decode_passages, spoken_passages
 from transept.speech.algorithms.silence import SpokenWindow, speech_only, spoken_windows
-from transept.speech.emptiness import has_sound, why_empty
+from transept.speech.emptiness import has_sound, why_empty, with_tracks
 from transept.speech.events import Opened
 from transept.speech.options import AUTO, BATCHED, SEQUENTIAL, TranscriptionOptions
 from transept.speech.segments import Segment
@@ -57,7 +57,9 @@ def transcribe(
     rate = model.spec.sample_rate
     loaded = yield Offload(partial(limits.load_recording, audio, rate, options.channel, options.audio_track))
     # Passed without a local name, which would keep the waveform in memory.
-    return (yield from transcribe_waveform(model, loaded.waveforms.pop(), options, loaded.warnings))
+    transcript = yield from transcribe_waveform(model, loaded.waveforms.pop(), options, loaded.warnings)
+    reason = with_tracks(transcript.reason, loaded.other_tracks)
+    return dataclasses.replace(transcript, reason=reason)
 
 
 def transcribe_waveform(
