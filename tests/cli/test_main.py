@@ -175,6 +175,7 @@ def test_bad_usage_exits_with_2(arguments: list[str], suggestion: str, capsys: p
         ("carry_initial_prompt and no-such_option", "--carry-initial-prompt and no-such_option"),
         ("say language, one of en, fr", "say --language, one of en, fr"),
         ("threads must be an integer of at least 1", "--threads must be an integer of at least 1"),
+        ('"m/generation_config.json": length_penalty must be', '.json": length_penalty must be'),
         ("longer than the 5 seconds of max_audio_seconds: split it", "the 5 seconds of --max-audio-seconds: split it"),
     ],
 )

@@ -18,7 +18,7 @@ from transept.names_elsewhere import OF_ONE_DASH
 from transept.option_names import hint
 
 # How messages of ParameterErrors name options that are English words.
-BEFORE = r"(?<![\w-])"
+BEFORE = r"(?<![\w-])(?<!\.json\": )"  # a key of a file is no flag
 SAID = "must|is|holds|has|needs|takes|detects|and|or"  # after one with which a message begins
 ASKED = "leave|lower|set|say|try"  # before one
 TRUTHS = ("True", "False")  # as openai-whisper's command wants them after a flag

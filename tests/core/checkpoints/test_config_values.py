@@ -162,6 +162,15 @@ def test_generation_value(checkpoint, key, value, name):
     assert key in str(raised.value)
 
 
+@pytest.mark.parametrize("key", ["num_beams", "suppress_tokens"])
+def test_a_generation_value_that_a_family_reads_first_blames_its_own_file(key, tmp_path):
+    save_random_whisper(tmp_path)
+    edit(tmp_path / "generation_config.json", **{key: "4"})
+    with pytest.raises(CheckpointError) as raised:
+        Engine(tmp_path, **SMALL)
+    assert str(raised.value).startswith(f'"{tmp_path / "generation_config.json"}": {key} must be ')
+
+
 @pytest.mark.parametrize("checkpoint", ["bart"], indirect=True)
 @pytest.mark.parametrize("setting", [{"temperature": "hot"}, {"top_k": -1}, {"top_p": 2.0}, {"min_p": "0.1"}])
 def test_values_of_sampling_matter_where_the_checkpoint_samples(checkpoint, setting):

@@ -222,6 +222,10 @@ def _shortened(value: Any) -> str:
 
 
 def _undescribed(what: str, checkpoint: Checkpoint, error: Exception, read: _ReadValues) -> CheckpointError:
+    """Return the error of a family's function, or of another of the checkpoint's files where that is at fault."""
+    message, folder, file = str(error), f'"{checkpoint.path}/', f'"{checkpoint.config_file}"'
+    if isinstance(error, CheckpointError) and message.startswith(folder) and not message.startswith(file):
+        return CheckpointError(message)
     values = f". Of its values these were read last: {read}" if str(read) else ""
     return CheckpointError(f'"{checkpoint.config_file}" describes no {what}: {_cause(error)}{values}')
 
