@@ -9,12 +9,11 @@ import socket
 from pathlib import Path
 
 from axe_playwright_python.sync_playwright import Axe
-from patience import PATIENCE as SECONDS
 from playwright.sync_api import Locator, Page, expect
 from serve_process import ServeProcess
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-PATIENCE = int(1000 * SECONDS)  # milliseconds until a test gives up waiting for something on the page
+PATIENCE = 120_000  # milliseconds until a test gives up waiting for something on the page
 expect.set_options(timeout=PATIENCE)
 PHONE = {"width": 360, "height": 740}
 
@@ -111,21 +110,6 @@ class Visit:
     def edit(self) -> None:
         """Turn editing on."""
         self.page.get_by_role("button", name="Edit", exact=True).click()
-
-    def wait_until_kept(self, setting: str, text: str) -> None:
-        """Returns once the page has written a setting that holds a text, which it does a moment after a change."""
-        self.page.wait_for_function(
-            """([setting, text]) => new Promise((resolve) => {
-              indexedDB.open('transept').onsuccess = ({ target }) => {
-                const asked = target.result.transaction('settings').objectStore('settings').get(setting);
-                asked.onsuccess = () => {
-                  target.result.close();
-                  resolve(JSON.stringify(asked.result ?? '').includes(JSON.stringify(text)));
-                };
-              };
-            })""",
-            arg=[setting, text],
-        )
 
     def position(self) -> float:
         return self.page.evaluate("document.getElementById('audio').currentTime")
