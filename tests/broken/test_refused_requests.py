@@ -225,7 +225,7 @@ PARAMETERS: Table = {
     "a temperature in text": (lambda it: it.sample(temperature="hot"), "hot"),
     "a temperature that is a list": (lambda it: it.sample(temperature=[1.0]), "[1.0]"),
     "top_k below 0": (lambda it: it.sample(top_k=-5, temperature=1.0), "-5"),
-    "top_k without sampling": (lambda it: it.sample(top_k=5), "temperature"),
+    "top_k without sampling": (lambda it: it.sample(top_k=5), "num_beams=4 does not sample"),
     "top_p of 0": (lambda it: it.sample(top_p=0.0, temperature=1.0), "top_p"),
     "top_p over 1": (lambda it: it.sample(top_p=1.5, temperature=1.0), "1.5"),
     "min_p in text": (lambda it: it.sample(min_p="0.5", temperature=1.0), "0.5"),

@@ -312,7 +312,7 @@ class SamplingParams:
         if self.temperature == 0.0 or self.beam_search:
             why, advice = "temperature=0 is greedy", "set temperature above 0 to sample"
             if self.beam_search:
-                why, advice = f"num_beams={self.num_beams} does not sample", "leave it out, or set num_beams=1"
+                why, advice = f"num_beams={self.num_beams} does not sample", "leave it out, or sample with num_beams=1"
             for name, neutral in (("n", 1), ("top_k", 0), ("top_p", 1.0), ("min_p", 0.0)):
                 if (value := getattr(self, name)) not in (None, neutral):
                     raise ParameterError(f"{why}, so {name}={value} has no meaning; {advice}")
