@@ -1,4 +1,4 @@
-"""Engine: one model, for many requests at once. Requests in, tokens out, step by step or to their end."""
+"""Engine: runs one model for many requests at once, step by step (`step`) or until all finish (`generate`)."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ from transept.registry.plugins import discover
 
 logger = logging.getLogger(__name__)
 
-_IMPORTING = threading.Lock()  # two threads that import transformers at once may see half of it
+_IMPORTING = threading.Lock()  # of two threads that import transformers at once, one may see a partial module
 
 
 class Engine(Closable):
     """Runs one encoder/decoder model for many requests at once.
 
     model and options: see EngineConfig, which documents and checks them.
-    Raises CheckpointError, UnsupportedModelError, ParameterError; CapacityError where there is too little memory.
+    Raises CheckpointError, UnsupportedModelError, ParameterError; CapacityError if there is too little memory.
 
-    An engine belongs to one thread: from its first call, and until no call runs and no request of add_request is
-    unfinished, every other thread gets a ParameterError. Transcriber and TextGenerator may be called from several
-    threads, and so may `runner`, which runs jobs (`transept.core.jobs`); all of them share the engine's batch.
+    An engine belongs to the thread that calls it first. Any other thread gets a ParameterError while a call runs or a
+    request of `add_request` is unfinished. Several threads may call Transcriber, TextGenerator and `runner`, which runs
+    jobs (`transept.core.jobs`); all of them share the engine's batch.
 
-    spec, model_config, generation_config, source_tokenizer (of the encoder's text), tokenizer (of the decoder's, most
-        often the same): what the checkpoint and its plugin declare. Those of a Hugging Face checkpoint are
-        transformers' classes; of a CTranslate2 checkpoint, and of most of Whisper's in any format, PlainConfig and
-        PlainTokenizer, which have the same names but no other methods than Transept calls.
-    view: all of these, and the folder and its other settings, as the plugin's functions are given them.
+    spec, model_config, generation_config, source_tokenizer (for the encoder's text), tokenizer (for the decoder's,
+        usually the same): declared by the checkpoint and its plugin. They are transformers' classes, or PlainConfig and
+        PlainTokenizer for CTranslate2 checkpoints and for those that load without transformers, as most of Whisper,
+        BART and T5 do. The latter have only those attributes and methods of transformers' classes that Transept uses.
+    view: the checkpoint's folder and all of its settings, as the plugin's functions receive them.
     runner: runs jobs; see docs/jobs.md.
     """
 
@@ -97,9 +97,9 @@ class Engine(Closable):
         self.inputs = InputProcessor(self.preprocess, ignored_settings)
         self.core = EngineCore(self.executor, self.scheduler, StopChecker(self.tokenizer))
         self.runner = JobRunner(self.core, self.inputs, config.max_num_seqs, config.limits.max_queue_length)
-        self._owner: threading.Thread | None = None  # who uses it
+        self._owner: threading.Thread | None = None  # the thread that uses the engine
         self._owner_lock = threading.Lock()
-        self._num_calls = 0  # of the owner, one within the other
+        self._num_calls = 0  # nested calls of the owner
 
     def generate(
         self,
@@ -109,12 +109,12 @@ class Engine(Closable):
         generation_config: Any | None = None,
         progress: bool | None = None,
     ) -> list[RequestOutput]:
-        """Run prompts to the end; the outputs are in the prompts' order.
+        """Run prompts until all finish. Returns their outputs in the order of the prompts.
 
-        sampling_params: one for all, or one a prompt. generation_config: see `add_request`. progress: show a progress
-        bar on stderr; by default when there are several prompts and stderr is a terminal.
-        Raises PromptError, MediaError, ParameterError, CapacityError or RequestFailedError, naming the prompt; then
-        nothing stays queued.
+        sampling_params: one for all prompts, or one for each. generation_config: see `add_request`. progress: True to
+        show a progress bar on stderr; default: if there are several prompts and stderr is a terminal.
+        Raises PromptError, MediaError, ParameterError, CapacityError or RequestFailedError, naming the prompt. After an
+        error, no prompt stays queued.
         """
         if not isinstance(prompts, Iterable):
             raise PromptError(f"prompts are strings or dicts, one or a list, not {type(prompts).__name__}")
@@ -153,11 +153,11 @@ class Engine(Closable):
     ) -> None:
         """Queue a request; it joins the running batch as soon as it fits.
 
-        generation_config: a transformers GenerationConfig or a PlainConfig, to take instead of the checkpoint's, for
-        what sampling_params leaves open.
+        generation_config: a transformers GenerationConfig or a PlainConfig, used instead of the checkpoint's for fields
+        that sampling_params does not set.
         Raises PromptError or MediaError for a bad prompt, ParameterError for bad parameters or a request id in use,
-        CapacityError when the request could never fit, QueueFullError when limits.max_queue_length requests wait
-        already, RequestFailedError for what a mapper or a tokenizer raises.
+        CapacityError if the request could never fit, QueueFullError if limits.max_queue_length requests are waiting,
+        and RequestFailedError if a mapper or a tokenizer raises.
         """
         if not isinstance(request_id, str):
             raise ParameterError(f"request_id must be a string, not {request_id!r}")
@@ -168,10 +168,10 @@ class Engine(Closable):
             self.runner.call(lambda: self.runner.tasks.add_bare(request_id, request))
 
     def step(self) -> list[RequestOutput]:
-        """Compute one step. Returns the requests of `add_request` that took part, as they now stand.
+        """Compute one step. Returns the current outputs of the requests of `add_request` that took part.
 
-        Among them those that took part in steps of others since the last call. Finished ones are gone after; one that
-        failed is finished, and has an `error`.
+        Includes requests that took part in steps of other callers since the last call. A finished request is returned
+        once. A failed request is finished and has an `error`.
         """
         with self._owned():
 
@@ -183,15 +183,14 @@ class Engine(Closable):
             return self.runner.call(step)
 
     def abort_request(self, request_id: str) -> None:
-        """Drop a request of `add_request` at any moment and free its memory; nothing happens if there is none."""
+        """Drop a request of `add_request` at any time and free its memory; do nothing for an unknown id."""
         with self._owned():
             self.runner.call(lambda: self.runner.tasks.abort_bare(request_id))
 
     def close(self) -> None:
-        """Give back the model and the cache's memory, and end its processes. Leaving a ``with`` statement does so, too.
+        """Free the model's and the cache's memory and end the engine's processes, as leaving a ``with`` statement does.
 
-        Requests that are unfinished, or come later, fail. In a process that was forked nothing is closed: what there is
-        belongs to the first one.
+        Unfinished and later requests fail. In a forked process this does nothing: the engine belongs to the parent.
         """
         if self.runner.is_forked_copy:
             return
@@ -200,22 +199,22 @@ class Engine(Closable):
 
     @property
     def has_unfinished_requests(self) -> bool:
-        """Whether any request still waits or runs, or its end has not been returned by `step`."""
+        """True if a request waits or runs, or if `step` has not yet returned a finished one."""
         return self.core.has_unfinished or bool(self.runner.tasks.bare)
 
     @property
     def num_encoder_runs(self) -> int:
-        """Encoder inputs computed so far."""
+        """Number of encoder inputs computed so far."""
         return self.block_manager.num_encoder_runs
 
     @property
     def num_encoder_hits(self) -> int:
-        """Requests so far that found their encoder's output in the cross-attention cache."""
+        """Number of requests so far whose encoder input was already in the cross-attention cache."""
         return self.block_manager.num_encoder_hits
 
     @contextmanager
     def _owned(self) -> Iterator[None]:
-        """Refuse a thread while the engine is another one's."""
+        """Raise ParameterError while another thread owns the engine."""
         thread = threading.current_thread()
         with self._owner_lock:
             owner = self._owner
@@ -237,9 +236,9 @@ class Engine(Closable):
 
 
 def describe(config: EngineConfig) -> ModelDescription:
-    """What a model is, and that it can be split as configured, before any weight is loaded.
+    """Describe a model, and check that it can be split as configured, before any weight is loaded.
 
-    Raises what Engine raises, but for what shows when weights are loaded.
+    Raises what Engine raises, except for errors of loading weights.
     """
     with _IMPORTING:
         plugins = discover()
@@ -253,7 +252,7 @@ def describe(config: EngineConfig) -> ModelDescription:
 
 
 def _executor(config: WorkerConfig, described: ModelDescription) -> Executor:
-    """An executor of one process or several."""
+    """Make an executor, for one process or several."""
     if config.config.num_ranks == 1:
         return InProcessExecutor(config, described)
     from transept.core.execution.multi_process import MultiProcessExecutor
@@ -262,7 +261,7 @@ def _executor(config: WorkerConfig, described: ModelDescription) -> Executor:
 
 
 def _warn_of_small_cache(manager: BlockSpaceManager, shape: ModelShape) -> None:
-    """Say so where a request as long as the model takes would be refused, as every one of a model of speech may be."""
+    """Warn if the cache cannot hold a request of the model's full length, as every window of a speech model may be."""
     source, target, num_blocks = shape.max_source_positions, shape.max_target_positions, manager.num_device_blocks
     if source is None or target is None:
         return
@@ -294,7 +293,7 @@ def _one_each(params: Any, num_prompts: int) -> list[SamplingParams]:
 
 @contextmanager
 def _naming(index: int, num_prompts: int) -> Iterator[None]:
-    """Say in an error which of several prompts it is about."""
+    """Add the prompt's index to an error, if there are several prompts."""
     try:
         yield
     except TranseptError as error:
@@ -305,10 +304,10 @@ def _naming(index: int, num_prompts: int) -> Iterator[None]:
 
 
 class ClosesEngine(Closable):
-    """Something with an engine that is closed with it."""
+    """An object that owns an engine, and closes it when it is closed."""
 
     engine: Engine
 
     def close(self) -> None:
-        """Give back the model and its memory, as `Engine.close` does. Leaving a ``with`` statement does so, too."""
+        """Free the model and its memory, as `Engine.close` and leaving a ``with`` statement do."""
         self.engine.close()

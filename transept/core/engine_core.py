@@ -1,7 +1,7 @@
-"""EngineCore: the step loop. A step is a transaction: whatever raises while one request is worked on ends that request.
+"""EngineCore: the step loop. A step is a transaction: an exception while processing a request fails only that request.
 
-Driven by one thread at a time: `transept.core.jobs` calls it for everybody. It knows the
-model only through the executor. No torch here.
+One thread drives it at a time, on behalf of all callers: see `transept.core.jobs`. It knows the model only through the
+executor. No torch here.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ SUSPENDABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
 class EngineCore:
-    """Requests in, tokens and failures out.
+    """Runs requests step by step, and keeps their tokens and errors.
 
-    executor: computes the steps. scheduler: decides them. stop_checker: ends sequences and keeps their texts.
+    executor: computes steps. scheduler: decides them. stop_checker: ends sequences and updates their texts.
     """
 
     def __init__(self, executor: Executor, scheduler: Scheduler, stop_checker: StopChecker) -> None:
@@ -48,54 +48,56 @@ class EngineCore:
         self.scheduler = scheduler
         self.stop_checker = stop_checker
         self._seq_ids, self._arrivals = count(), count()
-        self.in_flight: deque[StepInFlight] = deque()  # issued and not appended
-        self.took_part: deque[SequenceGroup] = deque()  # in steps; whoever drives the core takes them out
+        self.in_flight: deque[StepInFlight] = deque()  # steps issued, whose tokens are not appended yet
+        self.took_part: deque[SequenceGroup] = deque()  # groups of past steps; the driver removes them
         self.statistics = StepStatistics()
 
     @property
     def has_unfinished(self) -> bool:
-        """Whether any request still waits or runs, or has not been taken out of `took_part`."""
+        """True if a request waits or runs, or is still in `took_part`."""
         return self.scheduler.has_unfinished or bool(self.took_part)
 
     @property
     def num_waiting(self) -> int:
-        """Requests that wait for room, those that were preempted among them."""
+        """Number of queued requests, including preempted ones."""
         return len(self.scheduler.queue)
 
     def add(self, request_id: str, request: PreparedRequest) -> None:
-        """Queue a request. Raises CapacityError when it could never fit, ParameterError when its id is in use."""
+        """Queue a request. Raises CapacityError if it could never fit, ParameterError if its id is in use."""
         self.scheduler.add_seq_group(SequenceGroup.of(request_id, request, self._seq_ids, next(self._arrivals)))
 
     def abort(self, request_id: str) -> None:
-        """Drop a request at any moment and free its memory; nothing happens if it is finished or unknown."""
+        """Drop a request at any time and free its memory; do nothing if it is finished or unknown."""
         self.scheduler.abort_seq_group(request_id)
         if not self.scheduler.has_unfinished:
             self._drop_steps()
 
     def keeps_thread(self, keeps: bool) -> None:
-        """Note whether the calling thread will step the core for good. Else encoders take one step.
+        """Allow encodes that take several steps, if the calling thread keeps driving the core.
 
-        An encode that has begun in one thread cannot go on in another.
+        An encode that has begun in one thread cannot continue in another. keeps: False if another thread may drive
+        next; then every encode takes one step.
         """
         self.scheduler.slices_encoders = keeps
         if not keeps:
             self.executor.leave_thread()
 
     def step(self) -> None:
-        """Collect one step's tokens and append them, if any request is unfinished.
+        """Schedule and issue a step if none is in flight, collect the oldest one, and append its tokens.
 
-        The groups that took part are added to `took_part`.
+        Adds the groups that took part to `took_part`. Does nothing if no request is unfinished.
 
-        Where the device computes beside the host, the next step is issued before this one is collected (`look_ahead`).
-        Where the executor is a pipeline, as many steps are under way as it has stages, of different requests: a request
-        waits for its tokens before it takes part in another. Stages compute steps in the order of their issue, so that
-        blocks which are given back meanwhile can be given away: whoever gets them writes them later.
+        On an asynchronous device, the next step is issued before this one is collected (`look_ahead`). In a pipeline,
+        one step for each stage is in flight, of different requests: a request takes part in no other step until its
+        tokens are appended. All stages compute steps in the order of issue. So blocks that are freed meanwhile can be
+        reallocated at once: their new owner writes them in a later step.
 
-        Invariant: a group gets its token in full, or it has failed and holds nothing; groups that share its encoder's
-        output without its being there start anew. Everybody else gets the tokens that they would have had.
+        Invariant: a group gets all tokens of the step, or it has failed and holds no blocks. If a failed group's encode
+        was to fill a shared cross table, the other groups that share it restart. All other groups get the tokens that
+        they would have had without the failure.
 
-        An interruption (KeyboardInterrupt, say), wherever it strikes, costs no request but the one whose tokens were
-        being appended. All others are computed anew, with the tokens that they have.
+        An interruption, such as KeyboardInterrupt, at any point fails at most the request whose tokens were being
+        appended. All other requests restart, and keep their tokens.
         """
         if not self.scheduler.has_unfinished:
             return
@@ -125,7 +127,7 @@ class EngineCore:
             raise
 
     def output(self, group: SequenceGroup) -> RequestOutput:
-        """A snapshot of a group. One whose text cannot be made fails."""
+        """Return a snapshot of a group. If its text cannot be detokenized, the group fails."""
         try:
             for seq in group.unfinished_seqs:
                 self.stop_checker.update_text(seq, group.sampling_params)
@@ -134,14 +136,14 @@ class EngineCore:
         return RequestOutput.from_seq_group(group)
 
     def _drop_steps(self) -> None:
-        """Collect nothing of what is under way, since nobody waits for it, nor trust what its encoders write."""
+        """Drop all steps in flight, for which no request waits, and the cross tables that their encodes write."""
         for step in self.in_flight:
             for each in step.encodes:
                 self.scheduler.forget_encoded(each.group, each.part.cross_block_table)
         self.in_flight.clear()
 
     def _issue(self, scheduled: SchedulerOutputs) -> None:
-        """Give the executor a step."""
+        """Issue a step to the executor."""
         step = StepInFlight(scheduled)
         self.in_flight.append(step)
         try:
@@ -155,7 +157,7 @@ class EngineCore:
                 self.scheduler.restart_swapped()
 
     def _fill_pipeline(self) -> None:
-        """Issue steps of requests that are in none, until there is one for each stage."""
+        """Issue steps, of requests that are in no other, until one for each stage is in flight."""
         num_stages = self.executor.capacity.num_stages
         while len(self.in_flight) < num_stages and all(step.error is None for step in self.in_flight):
             under_way = {group for step in self.in_flight for group in step.groups}
@@ -165,14 +167,14 @@ class EngineCore:
             self._issue(scheduled)
 
     def _issue_ahead(self, step: StepInFlight) -> None:
-        """Issue the step after one that is under way, if it can be known."""
+        """Issue the step after the one in flight, if the scheduler can decide it without that one's tokens."""
         groups = step.groups
         if len(self.in_flight) == 1 and can_look_ahead(groups, self.scheduler):
             with pending(groups):
                 self._issue(self.scheduler.schedule())
 
     def _collect(self, step: StepInFlight) -> StepOutput:
-        """A step's output. Where the executor failed, as it does when a worker dies, everybody in the step did."""
+        """Wait for a step's output. If the executor fails, as when a worker dies, all requests of the step fail."""
         try:
             if step.error is not None:
                 raise step.error
@@ -185,17 +187,17 @@ class EngineCore:
             )
 
     def _computed_in_halves(self, step: StepInFlight) -> StepOutput:
-        """What comes of a step that failed, when it is computed again in halves until what fails stands alone.
+        """Bisect a failed step to isolate the failing requests. Returns the combined output of its parts.
 
-        All other steps are collected first, so that nothing else is under way. Those of their requests that read what
-        an encoder was to write in this step start anew.
+        Collects all other steps first, so that no other is in flight. Requests of those steps restart if they read a
+        cross table that an encode of the failed step was to write.
         """
         for other in self.in_flight:
             if other is not step and other.error is None and other.output is None:
                 other.output = self.executor.collect(other.number)
         waiting, encodes = step.groups, []
         for each in step.encodes:
-            again = each.waits  # else its blocks may be another's by now
+            again = each.waits  # otherwise, its blocks may have been reallocated
             self.scheduler.forget_encoded(each.group, each.part.cross_block_table, waiting if again else ())
             encodes += [each.part] if again else []
         output = StepOutput()
@@ -219,7 +221,7 @@ class EngineCore:
         return output
 
     def _append_all(self, step: StepInFlight, output: StepOutput) -> None:
-        """Give every group of a step its tokens, or its failure."""
+        """Append every group's tokens of a step, or fail the group."""
         for each in step.encodes:
             if (error := output.failed_encodes.get(each.part.encode_id)) is not None:
                 self.scheduler.forget_encoded(each.group, each.part.cross_block_table)
@@ -241,7 +243,7 @@ class EngineCore:
             step.waiting.popleft()
 
     def _append(self, group: SequenceGroup, output: StepOutput) -> None:
-        """Give a group its tokens, and what its prompt probe read. RequestFailedError: tokens were drawn of NaN."""
+        """Append a group's tokens, and set its probe's result. Raises RequestFailedError if the logits were NaN."""
         group.probe_result = output.probes.get(group.request_id, group.probe_result)
         for seq in group.unfinished_seqs:
             if any(math.isnan(token.logprob) for token in output.sampled[seq.seq_id]):
@@ -253,11 +255,11 @@ class EngineCore:
             self._append_to(group, seq, output.sampled[seq.seq_id])
 
     def _append_to(self, group: SequenceGroup, seq: Sequence, tokens: list[SampledToken]) -> None:
-        """Give a sequence its new token; a request's further samples fork from it first."""
+        """Append a sequence's new token. With several tokens, the request's further samples fork from it first."""
         owners = [seq]
         for index in range(1, len(tokens)):
             child = seq.fork(next(self._seq_ids), index)
-            group.seqs.append(child)  # first, so that its blocks are found whatever happens
+            group.seqs.append(child)  # first, so that its blocks are freed after any exception
             self.scheduler.fork_seq(seq, child)
             owners.append(child)
         for owner, token in zip(owners, tokens, strict=True):
@@ -265,10 +267,10 @@ class EngineCore:
             self.stop_checker.check(owner, group.sampling_params)
 
     def _advance_beams(self, group: SequenceGroup, search: BeamSearch, sampled: dict[int, list[SampledToken]]) -> None:
-        """Give a request's beams their new tokens: some fork, some are dropped, all end with the search.
+        """Append the beams' new tokens: some beams fork, some are dropped, and all end when the search is done.
 
-        A beam that goes on more than once keeps its blocks for the best continuation; the others share them until
-        they write. Dropped beams are freed first, so that the group never holds more than it was admitted with.
+        A beam with several continuations keeps its blocks for the best one; the others share them, copy-on-write.
+        Dropped beams are freed first, so that the group never holds more blocks than it was admitted with.
         """
         params = group.sampling_params
         going_on = search.advance(
@@ -294,7 +296,7 @@ class EngineCore:
                 self.stop_checker.update_text(seq, params)
 
     def _fail(self, group: SequenceGroup, error: BaseException) -> None:
-        """End a group with an error."""
+        """Fail a group: set its error, and free its blocks."""
         group.error = error if isinstance(error, TranseptError) else RequestFailedError.of(error)
         _forget_frames(error)
         for seq in group.unfinished_seqs:
@@ -303,9 +305,9 @@ class EngineCore:
 
 
 def _forget_frames(error: BaseException | None) -> None:
-    """Let go of what the functions had at hand that an error came through: tensors, and by `self` the whole model.
+    """Clear the local variables of an error's frames: tensors and, through `self`, the whole model.
 
-    Users keep errors. Which functions they were, and where, stays.
+    Users may keep errors for a long time. The traceback's functions and lines stay.
     """
     while error is not None:
         for frame, _ in traceback.walk_tb(error.__traceback__):
@@ -314,17 +316,17 @@ def _forget_frames(error: BaseException | None) -> None:
 
 
 def _clear(frame: FrameType | None) -> None:
-    """Clear a frame and those that called it, up to one that runs or may go on: to clear a generator closes it."""
+    """Clear a frame and its callers, up to one that is running or suspended, since clearing a generator closes it."""
     while frame is not None and not frame.f_code.co_flags & SUSPENDABLE:
         try:
             frame.clear()
-        except RuntimeError:  # it runs
+        except RuntimeError:  # it is running
             return
         frame = frame.f_back
 
 
 def _halves(batch: StepInput) -> list[StepInput]:
-    """The second half and the first one of a step that has only encodes, or only decodes."""
+    """Split a step that has only encodes, or only decodes, into its second and its first half."""
     first, second = len(batch.encodes) // 2, len(batch.decodes) // 2
     return [
         StepInput(batch.encodes[first:], batch.decodes[second:]),

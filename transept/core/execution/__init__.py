@@ -1,1 +1,1 @@
-"""The execution side: what turns a step's SequenceGroupMetadata into token ids."""
+"""The execution side: computes the token ids of a step from its StepInput."""

@@ -1,4 +1,4 @@
-"""CheckedModel: calls a plugin's model. Its errors name the plugin, and its results have the right shapes."""
+"""CheckedModel: calls a plugin's model, checks the shapes of its results, and names the plugin in its errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from transept.registry.spec import ModelSpec
 class CheckedModel:
     """Calls a model's methods.
 
-    All raise PluginFailedError for any foreign error but lack of memory, and PluginError for a result of another shape.
+    Every method raises PluginError for a result of the wrong shape, and PluginFailedError for any exception of the
+    model, except a TranseptError or an out-of-memory error, which it passes on.
     """
 
     def __init__(self, spec: ModelSpec, model: ForConditionalGeneration) -> None:
@@ -31,13 +32,13 @@ class CheckedModel:
 
     @contextmanager
     def encoding(self, inputs: Sequence[EncoderInputs], metadata: AttentionMetadata) -> Iterator[None]:
-        """Call the model's `encode` within. inputs: those that the pass is made of."""
+        """Call the model's `encode` in this context. inputs: those of the pass."""
         try:
             with self._calling("encode"):
                 yield
         except PluginError as error:
             differ = error.__cause__
-            if not isinstance(differ, RowsDifferError) or differ.metadata is not metadata:  # which a model may make
+            if not isinstance(differ, RowsDifferError) or differ.metadata is not metadata:  # or the model made it
                 raise
             raise self._unlike_declared(inputs, differ.rows) from None
 
@@ -52,7 +53,7 @@ class CheckedModel:
             raise self._unlike_declared(inputs, len(hidden))
 
     def keys_and_values(self, attention: MakesKeysAndValues, hidden: Tensor, kv_cache: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values that a decoder layer's cross-attention makes of the encoder's output, checked."""
+        """Return a decoder layer's keys and values of the encoder's output. Raises PluginError for a wrong shape."""
         method = f"{type(attention).__name__}.keys_and_values"
         with guarded(self.spec, method):
             key, value = attention.keys_and_values(hidden)
@@ -68,14 +69,14 @@ class CheckedModel:
     def decode(
         self, input_ids: Tensor, positions: Tensor, kv_caches: list[Tensor], metadata: AttentionMetadata
     ) -> Tensor:
-        """The decoder's output, [rows, hidden]."""
+        """Return the decoder's output, [rows, hidden]."""
         with self._calling("decode"):
             hidden = self.model.decode(input_ids, positions, kv_caches, metadata)
         _check_shape(self._named("decode"), hidden, len(input_ids), None)
         return hidden
 
     def compute_logits(self, hidden: Tensor) -> Tensor:
-        """Logits, [rows, vocabulary]."""
+        """Return logits, [rows, vocabulary]."""
         with self._calling("compute_logits"):
             logits = self.model.compute_logits(hidden)
         _check_shape(self._named("compute_logits"), logits, len(hidden), self._vocab_size)
@@ -88,7 +89,7 @@ class CheckedModel:
         return f"{type(self.model).__name__}.{method} of {self.spec.known_as}"
 
     def _unlike_declared(self, inputs: Sequence[EncoderInputs], rows: int) -> PluginError:
-        """An error for an `encode` that makes as many rows of these inputs."""
+        """Return the error for an `encode` that returned `rows` rows for these inputs."""
         expected = sum(each.num_tokens for each in inputs)
         mappers = sorted({each.mapper or "the prompt's token ids" for each in inputs})
         lengths = ", ".join(str(each.num_tokens) for each in inputs)
@@ -100,7 +101,7 @@ class CheckedModel:
 
 @contextmanager
 def guarded(spec: ModelSpec, what: str) -> Iterator[None]:
-    """Run a function of a plugin's, which `what` names in messages."""
+    """Run a plugin's function in this context. what: its name in messages."""
     try:
         with plugin_named(spec):
             yield

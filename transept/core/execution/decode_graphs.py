@@ -1,9 +1,9 @@
-"""Decode steps of fixed shapes over tensors that stay where they are, so that a GPU replays them as CUDA graphs.
+"""Decode steps as CUDA graphs, one for each of a few shapes.
 
-A step of one token a sequence is hundreds of short kernels, which a GPU runs faster than Python can launch them. Here
-the step's numbers are written into one buffer, copied to the device at once, and the kernels recorded for a step of
-that shape are replayed. Steps are filled up to a few shapes; the rows that fill up a step write into the cache's spare
-block, and their results are not read. Used by `transept.core.execution.decoder_runner`.
+A decode step is hundreds of short kernels, which a GPU runs faster than Python can launch them. Here the step's token
+ids, positions, slots and tables are written into one host buffer and copied to the device at once. Then the graph for
+that shape is replayed. Steps are padded to a few shapes: padding rows write into the cache's spare block, and their
+results are not read. Used by `transept.core.execution.decoder_runner`.
 """
 
 from __future__ import annotations
@@ -31,17 +31,15 @@ logger = logging.getLogger(__name__)
 
 
 MOST_RECORDINGS = 64  # each holds memory of the GPU: see `memory_profile`
-MOST_FILLING = 2  # times as many rows as a step has, in a recording of another shape that serves it
+MOST_FILLING = 2  # maximum ratio of a larger recording's rows to the step's
 
-Shape: TypeAlias = tuple[int, int, int]  # rows, blocks of the longest, and encoder blocks
+Shape: TypeAlias = tuple[int, int, int]  # rows, blocks of the longest sequence, blocks of the longest encoder input
 
 
 class DecodeGraphs:
-    """The steps recorded so far, by shape, MOST_RECORDINGS of them. A larger one serves a step that has none.
+    """CUDA graphs of decode steps by shape, at most MOST_RECORDINGS. Beyond that, a larger graph serves a new shape.
 
-    A shape that cannot be recorded leaves the others as they are.
-
-    The model's attention backend must be `replayable`.
+    If a shape cannot be recorded, other shapes are not affected. The model's attention backend must be `replayable`.
     """
 
     def __init__(
@@ -56,11 +54,10 @@ class DecodeGraphs:
         self.recorder = recorder or Recorder(cache.layers[0].device)
 
     def __call__(self, rows: DecodeRows, last: Drawn | None) -> Tensor | None:
-        """The logits, [rows, vocabulary], of which the next call may make something else.
+        """Return the logits, [rows, vocabulary], which the next call may overwrite; None if no recording serves.
 
-        rows: each a span of its own. last: of the step before, where tokens are pending.
-        None where no recording serves the step, which must be launched. That a shape cannot be recorded the log says
-        once.
+        rows: each is a separate span. last: the draws of the previous step, if tokens are pending. The caller launches
+        a step that no recording serves. A shape that cannot be recorded is logged once.
         """
         recording = self._serving(
             (
@@ -72,12 +69,12 @@ class DecodeGraphs:
         return None if recording is None else recording(rows, last)
 
     def record(self, shape: Shape) -> None:
-        """Record a shape, unless that fails."""
+        """Record a shape. Logs a failure, and does not try that shape again."""
         try:
             self._recordings[shape] = _Recording(
                 self.model, self.cache, self.block_size, self.recorder, self._logits, *shape
             )
-        except Exception as error:  # what a plugin's decode, or CUDA about it, raises
+        except Exception as error:  # of a plugin's decode, or of CUDA's capture
             logger.warning(
                 "%s decodes %d rows of %d blocks without CUDA graphs, kernels launched one by one: %s: %s",
                 *(type(self.model).__name__, *shape[:2], type(error).__name__, error),
@@ -85,7 +82,7 @@ class DecodeGraphs:
             self.failed_shapes.add(shape)
 
     def _serving(self, shape: Shape) -> _Recording | None:
-        """The recording of a shape, which is made if there is room, or else the smallest that holds such a step."""
+        """Return the recording of a shape, made now if there is room, or else the smallest one that is large enough."""
         if shape in self.failed_shapes:
             return None
         if shape not in self._recordings and len(self._recordings) < MOST_RECORDINGS:
@@ -102,12 +99,15 @@ class DecodeGraphs:
 
 
 class _SharedLogits:
-    """Where all recorded steps leave their logits. Each with logits of its own, they would soon fill gigabytes."""
+    """One buffer for the logits of all recorded steps; separate ones would soon take gigabytes."""
 
     rows: Tensor | None = None
 
     def keep(self, logits: Tensor) -> Tensor:
-        """Copy logits [rows, vocabulary] here, and return the copy. It grows when a step first runs, unrecorded."""
+        """Copy logits [rows, vocabulary] into the buffer and return the copy.
+
+        The buffer grows only in the warm-up run of a step, before it is recorded.
+        """
         if self.rows is None or len(self.rows) < len(logits):
             self.rows = torch.empty_like(logits)
         return self.rows[: len(logits)].copy_(logits)
@@ -137,7 +137,7 @@ class _Recording:
         token_ids, positions, slots, lengths, cross_lengths, *both = np.split(self.host, np.cumsum(self.sizes)[:-1])
         self.columns = token_ids, positions, slots, lengths, cross_lengths
         self.tables, self.cross_tables = (part.reshape(num_rows, -1) for part in both)
-        self.written: list[BlockTable | None] = [None] * num_rows  # whose blocks each row of cross_tables holds
+        self.written: list[BlockTable | None] = [None] * num_rows  # the table that is in each row of cross_tables
         token_ids, positions, slots, lengths, cross_lengths, tables, cross_tables = self.numbers.split(self.sizes)
         metadata = AttentionMetadata.recorded(block_size, num_rows, model.shape(model.config).window)
         model.context.attention_backend.plan_decode(
@@ -151,17 +151,17 @@ class _Recording:
             return shared.keep(model.compute_logits(hidden))
 
         self._write(DecodeRows())
-        self.step = step  # kept, with its plan's tensors: what is replayed reads them, and a CUDA graph holds no memory
+        self.step = step  # keeps the plan's tensors alive: a CUDA graph reads them, but does not own them
         self.replay = record(step)
 
     def __call__(self, rows: DecodeRows, last: Drawn | None) -> Tensor:
         """See DecodeGraphs."""
         self._write(rows)
-        put_pending(self.numbers, rows.pending, last)  # token ids are its first numbers
+        put_pending(self.numbers, rows.pending, last)  # token ids come first in the buffer
         return self.replay()[: len(rows.token_ids)]
 
     def _write(self, rows: DecodeRows) -> None:
-        """Write the rows' numbers into the buffer, fill it up, and copy it to the device."""
+        """Write the rows into the buffer, pad it, and copy it to the device."""
         used = len(rows.token_ids)
         token_ids, positions, slots, lengths, cross_lengths = self.columns
         token_ids[used:], positions[used:], lengths[used:], cross_lengths[used:] = 0, 0, 1, 1
@@ -184,18 +184,18 @@ class _Recording:
 
 
 def num_rows_recorded(count: int) -> int:
-    """To how many rows a step of so many is filled up: a power of 2, and from 16 on one and a half, too."""
+    """Return the number of rows to which a step is padded: 1, 2, 4, 8, 16, 24, 32, 48, 64, 96, and so on."""
     power = power_of_two(count)
     return power * 3 // 4 if power > 16 and count <= power * 3 // 4 else power
 
 
 def most_recordings(largest: Shape) -> int:
-    """How many recordings there may be of shapes up to the largest."""
+    """Return the maximum number of recordings of shapes up to the largest."""
     num_rows, *blocks = largest
     numbers = {num_rows_recorded(count + 1) for count in range(num_rows)}
     return min(MOST_RECORDINGS, len(numbers) * prod(each.bit_length() for each in blocks))
 
 
 def power_of_two(count: int) -> int:
-    """The smallest that is not smaller."""
+    """Return the smallest power of two that is at least `count`."""
     return 1 << (count - 1).bit_length()

@@ -1,8 +1,8 @@
-"""DecoderRunner: computes the logits of a step's requests, whose encoder inputs are in the cache already.
+"""DecoderRunner: computes the logits of a step's requests, whose cross-attention keys are already in the cache.
 
 Steps are launched kernel by kernel, or replayed as CUDA graphs. In a recorded step, and on a CPU, each token of a short
-prompt is a row as if it were a sequence's newest, since the keys of all rows are written before any are read. So the
-CPU's kernel of whole layers serves steps with new requests as well.
+prompt is computed like the newest token of a decoding sequence. That is correct because the keys of all rows are
+written before any are read. So the CPU's kernel of whole layers also serves steps with new requests.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from transept.core.kernels.dispatch import MOST_QUERIES
 from transept.core.kernels.transfer import upload
 from transept.core.scheduling.step import SequenceGroupMetadata
 
-MOST_PROMPT_ROWS = 8  # of a new request on a GPU; with more, tiles of its queries read its keys less often
-ROWS_OF_FEW = 32  # of a step; beyond, rows are at most half as many again as sequences, since each has logits
+MOST_PROMPT_ROWS = 8  # prompt tokens of a new request on a GPU; beyond, tiled attention reads keys less often
+ROWS_OF_FEW = 32  # beyond, at most 1.5 rows for each sequence, because logits are computed for every row
 
 
 class Decoded(NamedTuple):
     """Requests that were computed together.
 
-    logits: [sequences, vocabulary], which the next computation may overwrite. probes: None if no request has one.
+    logits: [sequences, vocabulary], which the next computation may overwrite. probes: None if the step was replayed.
     """
 
     groups: Sequence[SequenceGroupMetadata]
@@ -50,7 +50,7 @@ class DecoderRunner:
         self._device = cache.layers[0].device
         self._most_spans = (
             MOST_QUERIES if self._device.type == "cpu" else 0
-        )  # of a new request in a step that is launched
+        )  # prompt tokens of a new request in an eager step
         self.kv_caches = self._caches_of_all_layers()
 
     def record(self, recorder: Recorder) -> None:
@@ -58,9 +58,9 @@ class DecoderRunner:
         self.graphs = DecodeGraphs(self._model.model, self._cache, self._block_size, recorder)
 
     def replay(self, step: Sequence[SequenceGroupMetadata], last: Drawn | None) -> Decoded | None:
-        """Compute the requests that a recorded step serves; return None without such requests or recordings.
+        """Compute the requests that a recorded step serves. Returns None if there are no such requests or recordings.
 
-        last: of the step before, where tokens are pending.
+        last: the draws of the previous step, if tokens are pending.
         """
         if self.graphs is None:
             return None
@@ -73,7 +73,7 @@ class DecoderRunner:
         return None if logits is None else Decoded(replayable, self._ends(rows, logits), None)
 
     def launch(self, step: Sequence[SequenceGroupMetadata], last: Drawn | None) -> Decoded | None:
-        """Compute requests kernel by kernel; None but in a pipeline's last stage. last: as for `replay`."""
+        """Compute requests kernel by kernel. Returns None except in the last pipeline stage. last: see `replay`."""
         self._cache.wait()
         rows = DecodeRows.of(step, self._block_size, self.shape.window, self._most_spans)
         input_ids, positions, slots = upload((rows.token_ids, rows.positions, rows.slots), self._device).unbind()
@@ -90,7 +90,7 @@ class DecoderRunner:
         return Decoded(step, logits, probes)
 
     def _replayable(self, step: Sequence[SequenceGroupMetadata]) -> list[SequenceGroupMetadata]:
-        """The requests that may be rows of a recorded step."""
+        """Return the requests that may be rows of a recorded step."""
         num_seqs = sum(len(group.seq_data) for group in step)
         room = most_rows(num_seqs) - sum(len(group.seq_data) for group in step if not group.is_prefill)
         chosen: list[SequenceGroupMetadata] = []
@@ -108,12 +108,12 @@ class DecoderRunner:
         return of_rows if len(rows.ends) == len(of_rows) else of_rows[upload(rows.ends, self._device)]
 
     def _caches_of_all_layers(self) -> list[Tensor]:
-        """One a decoder layer, as models take them; empty ones for layers of other stages."""
+        """Return one cache for each decoder layer, as models expect; empty ones for layers of other stages."""
         own, layers = self.stage.decoder_layers(self.shape), self._cache.layers
         elsewhere = layers[0].new_empty(2, 0, *layers[0].shape[2:])
         return [layers[i - own.start] if i in own else elsewhere for i in range(self.shape.num_decoder_layers)]
 
 
 def most_rows(num_seqs: int) -> int:
-    """Rows at most of a recorded step of so many sequences."""
+    """Return the maximum number of rows of a recorded step of `num_seqs` sequences."""
     return max(ROWS_OF_FEW, num_seqs * 3 // 2)

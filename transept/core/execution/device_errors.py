@@ -1,7 +1,7 @@
-"""Errors after which a device computes nothing more for this process, and which therefore end the engine.
+"""Sticky errors of a device, which end the engine: every later CUDA call in the process returns the same error.
 
-CUDA calls them sticky: every later call in the process returns the same error. The worker uses this around steps. Lack
-of memory is not such an error, nor is a launch that the device refuses.
+The worker and the model runner use this around steps. An out-of-memory error is not sticky, nor is a launch that the
+device refuses.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 
 from transept.errors import EngineDeadError, message_of
 
-# How messages of CUDA, ROCm, Triton and NCCL begin. Those of a plugin may repeat a user's text, and begin otherwise.
+# Messages of CUDA, ROCm, Triton and NCCL begin so. A plugin's message may contain a user's text, but not at its start.
 DEVICE_ERRORS = (
     "CUDA error",
     "CUDA driver error",
@@ -48,7 +48,7 @@ STICKY = (
 def is_fatal(error: BaseException | None, device: torch.device) -> bool:
     """Return True if an error, or one that caused it, leaves the device unusable.
 
-    An error of the device that is not known to do so is put to the test: on a GPU every call fails after a sticky one.
+    For a device error that is not in STICKY, probe the GPU: after a sticky error every call fails.
     """
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
@@ -85,7 +85,7 @@ def _names_sticky(message: str) -> bool:
 
 
 def _refuses(device: torch.device) -> bool:
-    """Return True if a GPU does not answer a call that fails after sticky errors alone."""
+    """Return True if a GPU fails to synchronize, as it does only after a sticky error."""
     if device.type != "cuda":
         return False
     try:
@@ -96,7 +96,7 @@ def _refuses(device: torch.device) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """The type and the first line of the device's error, which a plugin's may hide."""
+    """Return the type and the first line of the device's error, which a plugin's error may wrap."""
     while error.__cause__ is not None and not message_of(error).startswith(DEVICE_ERRORS):
         error = error.__cause__
     return f"{type(error).__name__}: {message_of(error).partition(chr(10))[0]}"

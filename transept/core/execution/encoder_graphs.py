@@ -1,10 +1,10 @@
-"""Encoder passes that a GPU replays, with what the decoder's layers keep of the encoder's output.
+"""Encoder passes as CUDA graphs, including the write of cross-attention keys and values into the cache.
 
-A pass over one window of sound, or one text, is hundreds of kernels that a GPU computes in less time than Python takes
-to launch them. What was recorded is replayed with other numbers in the same tensors: the encoder, and every layer's
-keys and values of its output, which go into the cache. Features are recorded for their shape. Texts of an encoder that
-is marked `replayable` are padded to a few numbers of tokens by one more sequence, which goes into the cache's spare
-block. Used by `transept.core.execution.encoder_runner`.
+A pass over one window of audio, or one text, is hundreds of kernels, which a GPU computes faster than Python can launch
+them. A graph replays the encoder, and then every decoder layer's keys and values of its output, on static tensors that
+are filled before. Each shape of features has a graph. Texts of an encoder that is marked `replayable` are padded to one
+of a few numbers of tokens by one extra sequence, whose keys and values go to the cache's spare block. Used by
+`transept.core.execution.encoder_runner`.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from transept.core.request.inputs import EncoderInputs
 
 logger = logging.getLogger(__name__)
 
-MOST_INPUTS = 4  # of features; of more a GPU computes for longer than Python launches
+MOST_INPUTS = 4  # of features; with more, a GPU computes for longer than Python takes to launch
 MOST_TEXTS, MOST_TEXT_TOKENS = 16, 2048  # likewise
 MOST_PASSES, MOST_SHAPES_SEEN = 32, 4096
-BEYOND = 1 << 30  # a first query of tiles that have none
+BEYOND = 1 << 30  # first query of an unused tile: beyond the end of any sequence
 
 PassShape = tuple[object, ...]
 Layers = list[tuple[MakesKeysAndValues, Tensor]]  # each with its cache
 
 
 class EncoderGraphs:
-    """The passes recorded so far, by shape. A shape is recorded when it comes for the second time.
+    """CUDA graphs of encoder passes, by shape. A shape is recorded when it occurs for the second time.
 
-    layers: each decoder layer's cross-attention, and its cache. features_of: inputs of one kind -> keyword -> features
-    of each, on the device. The model's attention backend must replay encoders.
+    layers: each decoder layer's cross-attention and cache. features_of: inputs of one kind -> keyword -> each input's
+    features, on the device. The model's attention backend must have `replays_encoders`.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class EncoderGraphs:
         self._recordings: dict[PassShape, _Features | _Texts | None] = {}  # None: it cannot be recorded
 
     def __call__(self, inputs: list[EncoderInputs], slots: list[np.ndarray]) -> bool:
-        """Encode inputs into slots of the cache, int64 [tokens] for each. Returns whether that was done."""
+        """Encode inputs into cache slots, int64 [tokens] for each. Returns False if no graph serves these inputs."""
         shape = self._shape(inputs)
         if shape is None:
             return False
@@ -73,7 +73,7 @@ class EncoderGraphs:
         return True
 
     def record(self, inputs: list[EncoderInputs]) -> _Features | _Texts | None:
-        """Record a pass over inputs. Returns the recording, or None if there is none for such inputs, or it fails."""
+        """Record a pass over inputs. Returns the recording; None if such inputs cannot be recorded."""
         shape = self._shape(inputs)
         if shape is None:
             return None
@@ -81,7 +81,7 @@ class EncoderGraphs:
         return recording
 
     def _shape(self, inputs: list[EncoderInputs]) -> PassShape | None:
-        """What inputs that are encoded by one recording have in common; None where none serves."""
+        """Return the shape by which recordings are found; None if such inputs cannot be recorded."""
         num_tokens = [given.num_tokens for given in inputs]
         if all(given.features and not given.token_ids for given in inputs):
             shapes = {
@@ -100,7 +100,7 @@ class EncoderGraphs:
                 return _Features(self.model, self.layers, self._recorder, inputs, self._features_of)
             num_tokens = num_tokens_recorded(sum(given.num_tokens for given in inputs))
             return _Texts(self.model, self.layers, self._recorder, num_tokens)
-        except Exception as error:  # what a plugin's encode, or CUDA about it, raises
+        except Exception as error:  # of a plugin's encode, or of CUDA's capture
             logger.warning(
                 "%s encodes %d tokens without CUDA graphs, kernels launched one by one: %s: %s",
                 *(type(self.model).__name__, sum(given.num_tokens for given in inputs), type(error).__name__, error),
@@ -109,7 +109,7 @@ class EncoderGraphs:
 
 
 class _Features:
-    """Inputs whose features have the shapes of these."""
+    """A recording for inputs whose features have the same shapes as these."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class _Features:
 
 
 class _Texts:
-    """Texts of so many tokens together, and one more sequence that pads them."""
+    """A recording for texts of up to `num_tokens` tokens in all, padded by one extra sequence."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class _Texts:
             num_tokens,
             _spare_slot(layers),
         )
-        num_tiles = num_tokens // QUERIES + MOST_TEXTS + 1  # as many at most, whatever the texts' lengths
+        num_tiles = num_tokens // QUERIES + MOST_TEXTS + 1  # the maximum for any lengths of the texts
         sizes = [num_tokens, num_tokens, num_tokens, MOST_TEXTS + 2, MOST_TEXTS + 1, 2 * num_tiles]
         self.host = np.zeros(sum(sizes), np.int32)
         self.numbers = torch.zeros(sum(sizes), dtype=torch.int32, device=_device(layers))
@@ -197,14 +197,14 @@ class _Texts:
 
 
 def most_passes(inputs: EncoderInputs) -> int:
-    """How many recordings there may be for inputs of this kind."""
+    """Return the maximum number of recordings for inputs of this kind."""
     if inputs.features:
         return MOST_PASSES
     return len({num_tokens_recorded(count + 1) for count in range(MOST_TEXT_TOKENS)})
 
 
 def num_tokens_recorded(count: int) -> int:
-    """To how many tokens texts of so many are padded: by less than an eighth, or by 63."""
+    """Return the number of tokens to which `count` tokens are padded: less than an eighth more, or at most 63 more."""
     step = max(QUERIES, (1 << (count - 1).bit_length()) // 16)
     return -(-count // step) * step
 
@@ -215,9 +215,9 @@ def _encode_and_write(
     encode: Callable[[], Tensor],
     slots: Tensor,
 ) -> Callable[[], Tensor]:
-    """What is recorded. slots: where the keys and values of each row of the encoder's output go.
+    """Return the function to record. slots: the cache slot for each row of the encoder's output.
 
-    It returns them: a recording keeps what it returns, and nobody reads the encoder's output.
+    The function returns the slots, because a recording keeps its result alive and nothing reads the encoder's output.
     """
     backend = model.context.attention_backend
 
@@ -234,7 +234,7 @@ def _encode_and_write(
 
 
 def _spare_slot(layers: Layers) -> int:
-    """The last slot of the cache, which is in its spare block."""
+    """Return the last slot of the cache, which is in its spare block."""
     _, num_blocks, block_size, *_ = layers[0][1].shape
     return num_blocks * block_size - 1
 

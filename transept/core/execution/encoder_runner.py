@@ -23,19 +23,19 @@ from transept.core.layers.projected_attention import MakesKeysAndValues
 from transept.core.request.inputs import EncoderInputs
 from transept.core.scheduling.step import Encode
 
-# Encoder tokens computed at a time on a CPU: the activations of so many (about 10 MB a layer for Whisper tiny) stay in
-# the last cache level, where a layer runs a third faster than on 12,000 tokens. Longer sequences run alone.
+# Encoder tokens computed at a time on a CPU. Their activations (about 10 MB a layer for Whisper tiny) fit into the last
+# cache level, where a layer runs a third faster than on 12,000 tokens. Longer sequences run alone.
 CPU_ENCODER_CHUNK = 2048
-# In a pipeline, stages work on different chunks of a step: more of them leave stages idle for less time.
+# In a pipeline, stages work on different chunks of a step: with more chunks, stages idle for less time.
 CHUNKS_A_STAGE = 2
-SMALLEST_CHUNK = 256  # tokens; of fewer a layer takes as long
+SMALLEST_CHUNK = 256  # tokens; a smaller chunk takes a layer as long
 
 
 class EncoderRunner:
     """Encodes inputs in chunks, and writes every layer's keys and values of a chunk before it encodes the next.
 
-    cross_attentions: of the decoder layers that have a cache here, in their order; None for a layer without one.
-    graphs: passes that a GPU replays; None: every pass is launched kernel by kernel.
+    cross_attentions: one for each decoder layer that has a cache here, in order; None for a layer without
+    cross-attention. graphs: CUDA graphs of encoder passes; None: every pass is launched kernel by kernel.
     """
 
     graphs: EncoderGraphs | None = None
@@ -56,15 +56,15 @@ class EncoderRunner:
         self._has_encoded = False
 
     def record(self, recorder: Recorder) -> None:
-        """Replay passes that come again, where the backend's kernels can be."""
+        """Replay recurring passes as CUDA graphs, if the attention backend can replay encoders."""
         if self.backend.replays_encoders:
             self.graphs = EncoderGraphs(self._model.model, self._layers, recorder, self._features_of)
 
     def __call__(self, encodes: Sequence[Encode]) -> None:
         """Encode inputs and write their keys and values. Raises what the model raises.
 
-        In a pipeline the last stage has the encoder's output. It gives the others each chunk as soon as that is
-        encoded; they take it once they have computed their layers for all chunks.
+        In a pipeline, the last stage computes the encoder's output. It sends each chunk to the other stages as soon as
+        it is encoded; they receive the chunks after they have computed their own layers for all of them.
         """
         if not encodes:
             return
@@ -84,7 +84,7 @@ class EncoderRunner:
                     self.write(self.stage.receive_encoded(self._device), chunk)
 
     def encode(self, batch: Sequence[EncoderInputs]) -> Tensor:
-        """The encoder's output of inputs of one kind, [encoder tokens, hidden]; nothing is written."""
+        """Return the encoder's output for inputs of one kind, [encoder tokens, hidden]. Writes nothing."""
         metadata = AttentionMetadata.for_encoder([inputs.num_tokens for inputs in batch])
         self.backend.plan(metadata)
         input_ids = positions = None
@@ -106,15 +106,15 @@ class EncoderRunner:
             self.backend.write(*self._model.keys_and_values(attention, hidden, kv_cache), kv_cache, slots)
 
     def _slots(self, encodes: Sequence[Encode]) -> list[np.ndarray]:
-        """Where the keys and values of each input go, int64 [its tokens]."""
+        """Return the cache slots for each input's keys and values, int64 [its tokens]."""
         return [slots_of(each.cross_block_table, each.inputs.num_tokens, self._block_size) for each in encodes]
 
     def _features_of(self, batch: Sequence[EncoderInputs]) -> dict[str, list[Tensor]]:
-        """Of inputs of one kind."""
+        """Return the features of inputs of one kind, on the device, by keyword."""
         return {name: self._on_device([inputs.features[name] for inputs in batch]) for name in batch[0].features}
 
     def _on_device(self, features: list[Tensor]) -> list[Tensor]:
-        """Features on the device; numbers of any floating dtype in the model's, all at once where they are alike."""
+        """Copy features to the device and cast floats to the model's dtype, in one operation if all shapes agree."""
         features, dtype = [to_device(each, self._device) for each in features], self._dtype
         if all(each.dtype is dtype or not each.is_floating_point() for each in features):
             return features
@@ -123,7 +123,7 @@ class EncoderRunner:
         return [each.to(dtype) if each.is_floating_point() else each for each in features]
 
     def _chunk_size(self, encodes: Sequence[Encode]) -> int | None:
-        """Tokens of a chunk at most, but for those of a longer input; None for any number."""
+        """Return the maximum number of tokens in a chunk; None: no limit. An input that is longer is a chunk."""
         limit = CPU_ENCODER_CHUNK if self._device.type == "cpu" else None
         if self.stage.count == 1:
             return limit
@@ -133,7 +133,7 @@ class EncoderRunner:
 
 
 def _chunks(encodes: Sequence[Encode], limit: int | None) -> list[list[Encode]]:
-    """Neighbours that the encoder takes together: of one kind (the same features, text or none) and `limit` tokens."""
+    """Split encodes into chunks: neighbours of one `_kind`, together at most `limit` tokens unless it is one input."""
     chunks: list[list[Encode]] = []
     size = 0
     for encode in encodes:
@@ -148,5 +148,5 @@ def _chunks(encodes: Sequence[Encode], limit: int | None) -> list[list[Encode]]:
 
 
 def _kind(inputs: EncoderInputs) -> tuple[set[str], bool]:
-    """The names of its features, and True if it has token ids: inputs that agree in both are encoded together."""
+    """Return the names of its features, and True if it has token ids. Inputs that agree in both share a chunk."""
     return {*inputs.features}, bool(inputs.token_ids)

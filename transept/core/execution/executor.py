@@ -1,7 +1,7 @@
 """Executor: the seam between the scheduling side, which decides what a step computes, and the side that computes it.
 
-Driven by `transept.core.engine_core`: each step is issued, then collected, in order. StepInput goes over, a number and
-StepOutput come back. Tensors stay on the other side, which may be in other processes. No torch here.
+`transept.core.engine_core` issues each step and then collects it, in order. It passes a StepInput, and receives the
+step's number and its StepOutput. Tensors stay on the computing side, which may be in other processes. No torch here.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ CLOSED = "the engine is closed; make another one"
 
 @dataclass(frozen=True)
 class WorkerConfig:
-    """All that a worker builds its model and its cache from. It pickles, for workers in other processes.
+    """Everything a worker needs to build its model and its cache. Can be pickled, for workers in other processes.
 
-    path: the checkpoint's directory. config: as it is on this machine. limits: of a step.
+    path: the checkpoint's directory. config: resolved for this machine, see `EngineConfig.on_this_machine`. limits: the
+    budgets of a step.
     """
 
     path: Path
@@ -30,11 +31,13 @@ class WorkerConfig:
 
 @dataclass(frozen=True)
 class Capacity:
-    """The workers' room in cache blocks, and how they compute.
+    """The workers' number of cache blocks, and how they compute.
 
-    asynchronous: True if they compute beside the host, so that a step is best issued before the last one is collected.
-    num_stages: of a pipeline; it computes that many steps of different requests at a time.
-    num_encoder_layers: after each of which an encode may stop and go on in another step; 1: it takes one step.
+    asynchronous: True if they compute concurrently with the host, so that the engine issues a step before it collects
+    the previous one.
+    num_stages: number of pipeline stages, and so of steps, of different requests, that are in flight at a time.
+    num_encoder_layers: number of layers after each of which an encode may pause until a later step; 1: every encode
+    takes one step.
     """
 
     num_device_blocks: int
@@ -47,7 +50,7 @@ class Capacity:
 class Executor(ABC):
     """Runs steps on one device or several.
 
-    capacity: known once the executor is made, and the same until it is closed.
+    capacity: set by the constructor; does not change until the executor is closed.
     """
 
     capacity: Capacity
@@ -58,20 +61,20 @@ class Executor(ABC):
 
     @abstractmethod
     def issue(self, step: StepInput) -> int:
-        """Begin a step. Returns its number, which rises from step to step.
+        """Begin a step. Returns its number, which increases from step to step.
 
-        At most two steps are under way, or one for each stage of a pipeline, without common requests. A token that is
-        PENDING in this step is drawn by the last one; with several stages there is none.
-        An exception while computing one request is in the output, and all others are computed. An exception of `issue`
-        or `collect` itself concerns the whole step, which then has no output.
+        At most two steps are in flight, or one for each pipeline stage; steps in different stages have no request in
+        common. The previous step draws the tokens that are PENDING in this one; with several stages no token is
+        PENDING. If one request fails, the output holds its exception, and all others are computed. If `issue` or
+        `collect` raises, the whole step has failed and has no output.
         """
 
     @abstractmethod
     def collect(self, number: int) -> StepOutput:
-        """Wait for a step's output. Earlier steps that were not collected are forgotten."""
+        """Wait for a step's output. Drops earlier steps that were not collected."""
 
     def leave_thread(self) -> None:  # noqa: B027  # most executors hold nothing that belongs to a thread
-        """Let another thread issue the next step: an encode that this one began is begun anew."""
+        """Let another thread issue the next step: it restarts an encode that this thread began."""
 
     @abstractmethod
     def close(self) -> None:

@@ -1,9 +1,9 @@
-"""Memory that was freed, and that the C library keeps for the process: return it to the system.
+"""Return memory that was freed, but that the C library keeps for the process, to the system.
 
-glibc keeps freed pieces between others. Loading leaves many of them, too small for activations, and the first step that
-encodes leaves others beside those; together they are the peak of a short run. So the worker and the encoder runner
-return freed memory around both, once. Later steps need about the same memory again, and keep it. The process's malloc
-options stay as they are: they belong to the program that uses the engine.
+glibc keeps freed chunks for later allocations. Loading leaves many, too small for activations, and the first encode
+leaves more; together they make the peak of a short run. So the worker and the encoder runner return freed memory once,
+before and after both. Later steps allocate about the same sizes, so they reuse it. The process's malloc options are not
+changed: they belong to the program that uses the engine.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from functools import cache
 
 
 def return_freed_memory() -> None:
-    """Return every page that holds nothing to the system; does nothing where the C library is not glibc.
+    """Return all free pages to the system; do nothing if the C library is not glibc.
 
-    Takes 1 to 10 ms, for which other threads that allocate wait.
+    Takes 1 to 10 ms. Other threads that allocate wait meanwhile.
     """
     library = _glibc()
     if library is not None:

@@ -21,8 +21,8 @@ _open: WeakSet[InProcessExecutor] = WeakSet()  # of this process; they share the
 class InProcessExecutor(Executor):
     """Runs steps in the thread that issues them, on one device.
 
-    A CPU has computed a step when `issue` returns; a GPU computes on. Raises what Worker raises. After an
-    EngineDeadError the worker is gone, and everything raises that error.
+    On a CPU, a step is complete when `issue` returns; on a GPU, it may still be running. Raises what Worker raises.
+    After an EngineDeadError the worker is gone, and every method raises that error.
     """
 
     def __init__(self, config: WorkerConfig, described: ModelDescription) -> None:
@@ -41,7 +41,7 @@ class InProcessExecutor(Executor):
 
     @property
     def worker(self) -> Worker:
-        """Raises EngineClosedError once it is closed, EngineDeadError once its device has failed."""
+        """The worker. Raises EngineClosedError once it is closed, EngineDeadError once its device has failed."""
         if self._worker is None:
             raise self._ended_by.with_traceback(None)
         return self._worker

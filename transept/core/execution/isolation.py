@@ -1,7 +1,7 @@
-"""Isolation: a batch of work that raises is computed again in halves, until the work that fails stands alone.
+"""Isolation: bisect a batch that raises, to isolate the failing encode or request.
 
-Used by the model runner. That takes twice log2(batch) computations for each failure, and is harmless: a request writes
-the same keys and values again.
+Used by the model runner. Each failure costs about 2 * log2(batch) further computations. Recomputing is harmless: a
+request writes the same keys and values again.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ FailableT = TypeVar("FailableT")  # an encode, or a request: either can fail alo
 
 
 class Isolation(Generic[FailableT]):
-    """Gives out batches, at first the whole one, and takes back those that raise.
+    """Yields batches to compute, the whole one first, and splits those that raise.
 
-    failed: what failed alone, with its error. interruption: one that a logits processor raised, to be raised once all
-    others have their tokens.
+    failed: encodes or requests that failed in a batch of one, with their errors. interruption: a BaseException of a
+    logits processor, to be raised once all other requests have their tokens.
     """
 
     def __init__(self, batch: Sequence[FailableT], device: torch.device) -> None:
@@ -39,7 +39,7 @@ class Isolation(Generic[FailableT]):
 
     @contextmanager
     def isolating(self, batch: Sequence[FailableT]) -> Iterator[None]:
-        """Compute a batch within. Raises only the errors that concern the whole step: see `ModelRunner.issue`."""
+        """Compute a batch in this context. Raises only errors of the whole step: see `ModelRunner.issue`."""
         try:
             yield
         except ExchangeError:
@@ -56,6 +56,6 @@ class Isolation(Generic[FailableT]):
 
 
 def interruption_of(error: Exception) -> BaseException | None:
-    """The interruption that made a logits processor fail, if one did."""
+    """Return the interruption that ended a logits processor; None if the error has another cause."""
     interruption = error.interruption if isinstance(error, ProcessorInterruptedError) else None
     return interruption if interruption is not None and is_interruption(interruption) else None

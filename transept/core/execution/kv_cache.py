@@ -13,21 +13,21 @@ from transept.core.kernels.large_pages import empty_in_large_pages
 from transept.core.kernels.transfer import upload
 from transept.core.model_shape import ModelShape
 
-SMALLEST_ROW = 512  # bytes of a token, in large pages; with fewer a short sequence would write little of a page
+SMALLEST_ROW = 512  # bytes of a token; below it, a short sequence would use little of a large page
 
 
 def block_bytes(shape: ModelShape, block_size: int, dtype: torch.dtype) -> int:
-    """Bytes of one block over all layers, keys and values."""
+    """Return the bytes of one block over all layers, keys and values."""
     return 2 * shape.num_decoder_layers * block_size * shape.num_kv_heads * shape.head_dim * dtype.itemsize
 
 
 class KVCache:
-    """Per decoder layer here ``[2, num_blocks, block_size, num_kv_heads, head_dim]``, on the device and on the host.
+    """``[2, num_blocks, block_size, num_kv_heads, head_dim]`` for each decoder layer here, on the device and the host.
 
-    Self- and cross-attention share the blocks; which block is whose is BlockSpaceManager's business. After them comes a
-    spare one on the device, for what is computed only to fill up a step.
+    Self- and cross-attention share the blocks, which BlockSpaceManager assigns. The device has one more block, the
+    spare block, for the padding rows of recorded steps.
 
-    On a GPU blocks move on a stream of their own, host blocks being pinned memory, while encoders run: `wait` comes
+    On a GPU, blocks are copied on a separate stream, to and from pinned host memory, while encoders run. Call `wait`
     before the first kernel that reads or writes a block.
     """
 
@@ -45,12 +45,12 @@ class KVCache:
         self.spare_block = num_device_blocks
         of_layer = (2, num_device_blocks + 1, *size)
         if device.type != "cpu":
-            # A kernel on a GPU may read slots that nobody wrote, to give them no weight: NaNs there would show.
+            # A GPU kernel may read unwritten slots and multiply them by a weight of 0, which a NaN would survive.
             allocate = partial(torch.zeros, dtype=dtype, device=device)
         elif shape.num_kv_heads * shape.head_dim * dtype.itemsize < SMALLEST_ROW:
             allocate = partial(torch.empty, dtype=dtype)
         else:
-            # Self-attention's blocks come from the far end of keys and values, of which a short text writes little.
+            # Self-attention's blocks are allocated from the far end of keys and values, where short texts write little.
             allocate = partial(empty_in_large_pages, dtype=dtype, small_ends=True)
         self.layers = [allocate(*of_layer) for _ in layers]
         self.host_layers = [
@@ -80,13 +80,13 @@ class KVCache:
                     numbers[:, targets] = numbers[:, sources]
 
     def wait(self) -> None:
-        """Let what follows begin after all moves so far."""
+        """Make the current stream wait for all moves so far."""
         if self._stream is not None:
             torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)
 
     @contextmanager
     def _own_stream(self) -> Iterator[None]:
-        """Where moves are queued: after what has been computed so far, beside what follows."""
+        """Queue moves on the separate stream: after kernels launched so far, concurrently with later ones."""
         if self._stream is None:
             yield
             return
@@ -104,7 +104,7 @@ def _swap(sources: list[Tensor], targets: list[Tensor], pairs: list[tuple[int, i
 
 
 def _runs(pairs: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
-    """Neighbouring pairs taken together: first source, first target, and how many."""
+    """Merge pairs of consecutive blocks into runs: first source, first target, number of blocks."""
     start = 0
     for index in range(1, len(pairs) + 1):
         offset = index - start

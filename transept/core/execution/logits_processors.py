@@ -1,4 +1,4 @@
-"""Logits processors of users: called by the sampler, and held to what they may change."""
+"""Call users' logits processors, and check that they change only the logits. Used by the sampler."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from transept.errors import RequestFailedError, message_of, shown
 
 
 class ProcessorInterruptedError(RequestFailedError):
-    """A logits processor raised a BaseException: its own, or because of a signal."""
+    """A logits processor raised a BaseException that is not an Exception, such as SystemExit or KeyboardInterrupt."""
 
     def __init__(self, message: str, interruption: BaseException | None = None) -> None:
         super().__init__(message)
@@ -21,10 +21,10 @@ class ProcessorInterruptedError(RequestFailedError):
 
 
 def call_processors(logits: Tensor, processors: Sequence[LogitsProcessor], rows: Sequence[SequenceData]) -> None:
-    """Let a request's processors change [rows, vocabulary], in place or by returning new logits.
+    """Apply a request's processors to logits [rows, vocabulary], which they change in place or return anew.
 
-    Everything that they receive, except the logits, is a copy. Raises ValueError for a changed shape or memory and for
-    a return value that cannot be the logits, ProcessorInterruptedError for a BaseException.
+    They receive copies of everything except the logits. Raises ValueError if a processor changes the logits' shape or
+    memory, or returns something else than logits; ProcessorInterruptedError for a BaseException.
     """
     num_bytes = logits.untyped_storage().nbytes()
     data = [SequenceData([*row.prompt_token_ids], [*row.output_token_ids], row.sample_index) for row in rows]

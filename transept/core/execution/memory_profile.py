@@ -1,6 +1,6 @@
-"""How much memory of a GPU is left for the cache, found by running the largest step there can be, and recording it.
+"""Measure a GPU's memory for the cache, by running the largest possible step and recording it as CUDA graphs.
 
-Called by `transept.core.execution.worker` when the cache's size is not given.
+Called by `transept.core.execution.worker` if kv_cache_bytes is not given.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.step import Encode, SequenceData, SequenceGroupMetadata, StepInput
 from transept.errors import CapacityError
 
-UNBOUNDED_SOURCE = 1024  # tokens that each input is taken to have where the model sets no bound
+UNBOUNDED_SOURCE = 1024  # tokens of an input or of an output, assumed if the model sets no bound
 
 
 def cache_bytes(runner: ModelRunner, step: StepInput, utilization: float) -> int:
-    """Bytes for the cache: the share of the GPU's memory that may be used, less what everything else takes.
+    """Return the bytes for the cache: `utilization` times the GPU's memory, less everything else in it.
 
-    That is other programs, weights, activations, and CUDA graphs if the runner records steps; then it records no more.
-    runner: with a cache of a block, on a GPU. step: see `largest_step`.
-    Raises CapacityError when the step does not fit, or leaves nothing.
+    Subtracted are other programs, weights, activations, and CUDA graphs if the runner records steps. Afterwards the
+    runner records no more.
+    runner: on a GPU, with a cache of one block. step: see `largest_step`.
+    Raises CapacityError if the step does not fit, or leaves no memory for the cache.
     """
     device = runner.device
     torch.cuda.empty_cache()
@@ -63,12 +64,12 @@ def cache_bytes(runner: ModelRunner, step: StepInput, utilization: float) -> int
 
 @torch.inference_mode()
 def graph_bytes(runner: ModelRunner, step: StepInput) -> int:
-    """Return the bytes that CUDA graphs take once there are as many as there may be. The runner then records no more.
+    """Return the bytes of the maximum number of CUDA graphs. Afterwards the runner records no more.
 
-    The largest of each kind is recorded, and a smaller one. The others use the largest one's memory again, as the
-    smaller one does, and each adds as much as that: tensors of fixed places, and the driver's copy of the kernels.
+    Records the largest graph of each kind, and a smaller one. All other graphs are assumed to cost as much as the
+    smaller one: they share the largest graph's memory pool, and add only static tensors and the driver's graph nodes.
     """
-    gc.collect()  # what is freed meanwhile would hide what is recorded
+    gc.collect()  # memory that is freed during a recording would be subtracted from its size
     encoder, decoder = runner.encoder.graphs, runner.decoder.graphs
     kept: list[object] = []
     total = 0
@@ -89,7 +90,7 @@ def graph_bytes(runner: ModelRunner, step: StepInput) -> int:
 
 
 def _growth(runner: ModelRunner, record: Callable[[], object]) -> int:
-    """Bytes of the GPU's memory that a recording holds."""
+    """Return the bytes of GPU memory that a recording takes."""
     torch.cuda.synchronize(runner.device)
     torch.cuda.empty_cache()
     free, _ = torch.cuda.mem_get_info(runner.device)
@@ -100,14 +101,14 @@ def _growth(runner: ModelRunner, record: Callable[[], object]) -> int:
 
 
 def _recorded_inputs(inputs: list[EncoderInputs]) -> list[EncoderInputs]:
-    """The largest that are recorded together."""
+    """Return the largest inputs that one graph encodes."""
     if inputs[0].features:
         return inputs[:MOST_INPUTS]
     return [_text(min(MOST_TEXT_TOKENS, sum(each.num_tokens for each in inputs)))]
 
 
 def _half(inputs: list[EncoderInputs]) -> list[EncoderInputs]:
-    """Half as many, but one at least."""
+    """Return half of the inputs or tokens, rounded up."""
     if inputs[0].features:
         return inputs[: -(-len(inputs) // 2)]
     return [_text(-(-inputs[0].num_tokens // 2))]
@@ -124,10 +125,10 @@ def largest_step(
     features: Mapping[str, Tensor],
     beside_text: Callable[[list[int]], Mapping[str, Tensor]] = lambda token_ids: {},
 ) -> StepInput:
-    """A step that uses up its budgets. All share one cache block, so what they compute means nothing.
+    """Return a step that uses up its budgets. All requests share one cache block, so its results are meaningless.
 
-    features: those of the longest input, for an encoder that takes no text alone; with ``encoder_input_ids`` where it
-        reads text beside them. beside_text: token ids -> what an encoder of text is given besides.
+    features: those of the longest input, for an encoder that does not read text alone; with ``encoder_input_ids`` if it
+        reads text with them. beside_text: token ids -> further inputs of an encoder of text.
     """
     ids = features.get("encoder_input_ids")
     features = {name: value for name, value in features.items() if name != "encoder_input_ids"}

@@ -1,7 +1,7 @@
-"""The model runner: computes a step on one device. New inputs are encoded, everyone is decoded, tokens are drawn.
+"""ModelRunner: computes a step on one device: encodes new inputs, decodes all requests, draws tokens.
 
-`transept.core.execution.encoder_runner` and `decoder_runner` run the model. Here is what a step is as a whole: issued
-before the last one is collected, computed in halves where it fails, and by all ranks or by none.
+`transept.core.execution.encoder_runner` and `decoder_runner` run the model. This module handles the step as a whole: it
+may be issued before the previous one is collected, it is bisected if it fails, and either all ranks compute it or none.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from transept.registry.spec import ModelSpec
 
 
 class IssuedStep:
-    """A step that the device was given, and may still compute.
+    """A step that was issued to the device, which may still be computing it.
 
     failures, failed_encodes, interruption, whole_step_failed: see StepOutput.
     """
@@ -52,14 +52,14 @@ class IssuedStep:
         self.whole_step_failed = whole_step_failed
 
     def collect(self) -> StepOutput:
-        """What came of it; waits for the device."""
+        """Wait for the device. Returns the step's output."""
         probes = {request_id: result for each in self.probes for request_id, result in each.collect().items()}
         failures = self.failures, self.failed_encodes
         return StepOutput(self.drawn.collect(), probes, *failures, self.interruption, self.whole_step_failed)
 
 
 class Part(NamedTuple):
-    """Requests of a step that were computed together, on the device. probes: None where nobody asks."""
+    """The results, on the device, of requests that were computed together. probes: None without a recorded probe."""
 
     choices: Choices
     probes: PromptProbes | None
@@ -68,8 +68,8 @@ class Part(NamedTuple):
 class ModelRunner:
     """Runs steps on one device.
 
-    spec: names the model's plugin where the model fails. cross_attentions: of the decoder layers that have a cache
-    here; default those of the model.
+    spec: names the model's plugin in errors. cross_attentions: of the decoder layers that have a cache here; default:
+    the model's.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class ModelRunner:
 
     @contextmanager
     def launching(self) -> Iterator[None]:
-        """Launch what is computed within kernel by kernel."""
+        """Launch kernels one by one in this context, without CUDA graphs."""
         graphs = self.encoder.graphs, self.decoder.graphs
         self.encoder.graphs = self.decoder.graphs = None
         try:
@@ -109,12 +109,13 @@ class ModelRunner:
 
     @torch.inference_mode()
     def issue(self, step: StepInput, last: IssuedStep | None = None) -> IssuedStep:
-        """Move blocks, then give the device one step; an exception fails only the encode or request that raises it.
+        """Move blocks, then issue one step. An exception fails only the encode or the request that raises it.
 
-        Inputs are encoded first; a request whose encode failed is not computed. Stages of a pipeline compute other
-        steps by then: there the step fails as a whole, see StepOutput. last: the step before this one, if the host does
-        not know all of its tokens yet.
-        Raises ForkedProcessError and ExchangeError for all, and EngineDeadError once the device has failed.
+        Inputs are encoded first; a request whose encode failed is not computed. In a pipeline the step fails as a
+        whole, because other stages may already compute later steps; see StepOutput.
+        last: the previous step, if the host does not know all of its tokens yet.
+        Raises ForkedProcessError and ExchangeError, which fail the whole step, and EngineDeadError once the device has
+        failed.
         """
         with fatal_errors_end_the_engine(self.device), on_device(self.device):
             self.cache.swap_out(step.moves.swap_out)
@@ -142,7 +143,7 @@ class ModelRunner:
             return IssuedStep(parts, failures, failed_encodes, decodes.interruption or encodes.interruption)
 
     def _issue_at_stage(self, step: StepInput) -> IssuedStep:
-        """Give the device a stage's part of a step. Stages that wait for this one are told if it raises."""
+        """Issue a stage's part of a step. If it raises, send the error to the stages that wait for this one."""
         try:
             with self._all_ranks_or_none():
                 parts = self._compute(step)
@@ -160,14 +161,14 @@ class ModelRunner:
 
     @torch.inference_mode()
     def compute(self, step: StepInput) -> IssuedStep:
-        """Give the device one step without isolating failures: raises whatever a model or PyTorch raises."""
+        """Issue one step without isolating failures. Raises what the model or PyTorch raises."""
         if self.device.type == "cpu":
             share_num_threads()
         return IssuedStep(self._compute(step))
 
     @contextmanager
     def _all_ranks_or_none(self, undo: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Compute within; if one of several ranks fails, all do, call `undo`, and go on with the same halves."""
+        """Compute in this context. If one rank fails, all ranks call `undo` and raise, so that all bisect alike."""
         if self.ranks.size == 1:
             yield
             return
@@ -189,7 +190,7 @@ class ModelRunner:
             raise RequestFailedError(f"rank {failed.index(1)} failed to compute what rank {self.ranks.rank} computed")
 
     def _compute(self, step: StepInput) -> list[Part]:
-        """Encode new inputs, decode everyone, draw tokens."""
+        """Encode new inputs, decode all requests, draw tokens."""
         self.encoder(step.encodes)
         return self._decode(step.decodes, None)
 
@@ -212,14 +213,14 @@ class ModelRunner:
 
 
 def on_device(device: torch.device) -> AbstractContextManager[Any]:
-    """Make a GPU the current one, on which Triton launches kernels and PyTorch records graphs."""
+    """Make a GPU the current device, on which Triton launches kernels and PyTorch records graphs."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def _are_known(group: SequenceGroupMetadata, drawn: Collection[int]) -> bool:
-    """True if the device has the tokens that the host awaits. drawn: sequences for which the last step drew one.
+    """True if the previous step drew all PENDING tokens of a request. drawn: the sequences for which it drew one.
 
-    It has none for a request that failed in that step, which the host learns when it collects it.
+    It drew none for a request that failed in it; the host learns of the failure when it collects that step.
     """
     return all(data.last_token_id != PENDING or seq_id in drawn for seq_id, data in group.seq_data.items())
 

@@ -1,8 +1,8 @@
-"""MultiProcessExecutor: a worker in each of several processes, which share the model's layers. Made by the engine.
+"""MultiProcessExecutor: one worker in each of several processes, which share the model's layers. Made by the engine.
 
-Every rank, rank 0 included, is a process of its own, so the engine's process can end any of them that dies or hangs,
-and only ever waits on a condition with a time limit. A launcher (`transept.core.parallel.launcher`) starts the
-processes, here or on other machines; `worker_main` is what they run, and lists the messages.
+Every rank, rank 0 included, is a separate process. So the engine's process can end all of them if one dies or hangs,
+and it waits only on a condition with a time limit. A launcher (`transept.core.parallel.launcher`) starts the processes,
+here or on other machines. They run `worker_main`, which lists the messages.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from transept.core.parallel.remote_worker import CLOCK_SECONDS, RemoteWorker
 from transept.core.scheduling.step import StepInput, StepOutput
 from transept.errors import EngineClosedError, EngineDeadError, ForkedProcessError, is_interruption
 
-WORKER_SECONDS = 8.0  # worker_timeout on CPUs by default, of processor time
-CLOSING_SECONDS = 3.0  # that a worker has to end by itself
-END_SECONDS = 0.3  # a process's end shows this much later than its socket's
+WORKER_SECONDS = 8.0  # processor time; default worker_timeout on CPUs
+CLOSING_SECONDS = 3.0  # for a worker to exit before it is killed
+END_SECONDS = 0.3  # the exit of a process may become visible this much later than its closed socket
 WATCH_SECONDS = 0.25
 AGAIN = ", and the engine has stopped; make another one"
 
 
 class MultiProcessExecutor(Executor):
-    """Runs steps in config.num_ranks processes, rank t of stage s having number s * tensor_parallel_size + t.
+    """Runs steps in config.num_ranks processes. Rank t of stage s has number s * tensor_parallel_size + t.
 
-    All ranks receive each step. All ranks of the last stage draw its tokens, from the same logits by the same function,
-    so that none waits for another; the first of them returns them.
+    All ranks receive each step. All ranks of the last stage draw its tokens from the same logits by the same function,
+    so none waits for another; the first of these ranks returns the tokens.
 
     Raises what Worker raises, and EngineDeadError if a worker dies or hangs as it starts.
     """
@@ -69,7 +69,7 @@ class MultiProcessExecutor(Executor):
         """See Executor. Raises EngineDeadError once a worker has died or hung."""
         output = unpack_output(*self._workers.output(number))
         if output.interruption is not None and not is_interruption(output.interruption):
-            return dataclasses.replace(output, interruption=None)  # not this thread's to raise
+            return dataclasses.replace(output, interruption=None)  # only the main thread raises it
         return output
 
     def close(self) -> None:
@@ -78,9 +78,9 @@ class MultiProcessExecutor(Executor):
 
 
 class _Workers:
-    """All workers, a thread for each that receives its messages, and one that watches them.
+    """All workers, one receiving thread for each, and one thread that watches them all.
 
-    It holds no reference to the executor, which may be collected while the threads run.
+    Holds no reference to the executor, so that the executor can be garbage-collected while the threads run.
     """
 
     def __init__(self, worker_config: WorkerConfig) -> None:
@@ -155,7 +155,7 @@ class _Workers:
             return output
 
     def stop(self, reason: Exception) -> None:
-        """End all processes, and wait for their end. Nothing happens the second time, or in a fork."""
+        """End all processes and wait until they have ended. Does nothing the second time, and in a fork."""
         if os.getpid() != self._process:
             return
         with self._changed:
@@ -193,7 +193,7 @@ class _Workers:
         self._changed.wait(1.0)
 
     def _send(self, worker: RemoteWorker, *message: Any) -> None:
-        """Send a message to one worker. If it has gone, the thread that receives its messages notices."""
+        """Send a message to one worker. If the worker has gone, its receiving thread reports that."""
         with worker.connection.pack(message) as parcel, suppress(OSError):
             worker.connection.send(parcel)
 
@@ -237,7 +237,8 @@ class _Workers:
         while not self._stopped:
             time.sleep(WATCH_SECONDS)
             now = time.monotonic()
-            stood_still, last = now - last > 4 * WATCH_SECONDS, now  # this process did: heartbeats are not read yet
+            # If this process itself was suspended, it has not read the workers' heartbeats yet.
+            stood_still, last = now - last > 4 * WATCH_SECONDS, now
             for worker in self._workers:
                 if stood_still:
                     worker.excuse(now)
@@ -248,7 +249,7 @@ class _Workers:
         return f"rank {worker.rank} of {len(self._workers)} ({worker.process.name})"
 
     def _first_end(self, otherwise: str) -> Exception:
-        """The error that names the process which ended first, as far as can be known, or says something else."""
+        """Return an error that names the process which probably ended first, or else says `otherwise`."""
         end = time.monotonic() + END_SECONDS
         while time.monotonic() < end:
             ends = [(worker, worker.process.end()) for worker in self._workers]
@@ -259,7 +260,7 @@ class _Workers:
         return EngineDeadError(otherwise + AGAIN)
 
     def _fail(self, reason: Exception) -> None:
-        """Stop all workers because of an error. Nothing happens if there was one before."""
+        """Stop all workers because of an error. Does nothing if they have already failed."""
         with self._changed:
             if self._failure is not None:
                 return

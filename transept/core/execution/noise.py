@@ -1,4 +1,4 @@
-"""Random numbers that depend on a key and a place alone: the same on every device, in any batch, after preemption."""
+"""Counter-based random numbers, functions of a key and an index: the same on every device and in any batch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Keys = npt.NDArray[np.uint64]
 
 
 def keys_of(numbers: Sequence[tuple[int, ...]]) -> Keys:
-    """A key for each tuple of numbers from 0 to 2^64 - 1, [tuples]; all tuples have as many."""
+    """Return a key for each tuple of numbers from 0 to 2^64 - 1, [tuples]. All tuples have the same length."""
     keys = np.zeros(len(numbers), np.uint64)
     for column in np.array(numbers, np.uint64).T:
         keys = mixed(keys + (column + np.uint64(1)) * STEP)
@@ -29,21 +29,21 @@ def keys_of(numbers: Sequence[tuple[int, ...]]) -> Keys:
 
 
 def gumbel(keys: Keys, count: int, device: torch.device) -> Tensor:
-    """Standard Gumbel noise, float32 [keys, count]."""
+    """Return standard Gumbel noise, float32 [keys, count]."""
     kernel = UNIFORM.find(device=device.type)
     numbers = uniform_on(keys, count, device) if kernel is None else kernel(keys, count)
     return numbers.neg_().log1p_().neg_().log_().neg_()
 
 
 def mixed(bits: Keys) -> Keys:
-    """Integers that look random, one for each."""
+    """Return pseudorandom integers, one for each integer (SplitMix64's mixing function)."""
     bits = (bits ^ (bits >> np.uint64(30))) * FIRST
     bits = (bits ^ (bits >> np.uint64(27))) * SECOND
     return bits ^ (bits >> np.uint64(31))
 
 
 def uniform_on(keys: Keys, count: int, device: torch.device) -> Tensor:
-    """What the kernel gives, by PyTorch's operators, whose signed integers overflow as unsigned ones do."""
+    """Return the kernel's numbers, by PyTorch's operators; signed int64 wraps around as unsigned integers do."""
     step, first, second = (int(number.astype(np.int64)) for number in (STEP, FIRST, SECOND))
     bits = torch.arange(1, count + 1, device=device).mul_(step) + upload(keys.astype(np.int64), device)[:, None]
     bits.bitwise_xor_(_shifted(bits, 30)).mul_(first)
@@ -53,5 +53,5 @@ def uniform_on(keys: Keys, count: int, device: torch.device) -> Tensor:
 
 
 def _shifted(bits: Tensor, places: int) -> Tensor:
-    """To the right, with zeros from the left."""
+    """Shift right logically, filling with zeros."""
     return (bits >> places).bitwise_and_((1 << (64 - places)) - 1)

@@ -1,6 +1,7 @@
-"""Users' logits processors on their way to workers: pickled by themselves, for `step_deltas`.
+"""Pickle users' logits processors for workers, separately from the rest of a step. Used by `step_deltas`.
 
-Processors that do not pickle, or do not load in a worker, raise when they are called, and so fail their request alone.
+Processors that cannot be pickled, or cannot be loaded in a worker, raise when they are called. So they fail only their
+own request.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from transept.core.parallel.connection import dumps
 from transept.core.request.sampling_params import LogitsProcessor
 from transept.errors import ParameterError, message_of
 
-MOST_LOADED = 256  # different ones
+MOST_LOADED = 256  # different pickles
 
 
 def pickle_processors(processors: Sequence[LogitsProcessor]) -> bytes | str:
-    """Return the pickle of a request's processors, or the reason why they have none."""
+    """Return the pickle of a request's processors, or the reason why they cannot be pickled."""
     try:
         return dumps(processors)
     except Exception as error:  # of a user's object
@@ -27,7 +28,7 @@ def pickle_processors(processors: Sequence[LogitsProcessor]) -> bytes | str:
 
 
 class ProcessorLoader:
-    """Loads processors in a worker. Equal pickles give one object, which the sampler calls once for all its rows."""
+    """Loads processors in a worker. Equal pickles load once, so that the sampler calls them once for all their rows."""
 
     def __init__(self) -> None:
         self._loaded: dict[bytes, Sequence[LogitsProcessor]] = {}
@@ -47,7 +48,7 @@ class ProcessorLoader:
 
 
 class _Unavailable:
-    """Stands for logits processors that did not reach the worker."""
+    """Placeholder for logits processors that could not be pickled or loaded."""
 
     def __init__(self, why: str) -> None:
         self._why = why

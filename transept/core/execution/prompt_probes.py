@@ -1,4 +1,7 @@
-"""Answers the prompt probes of a step's prefills. Made by the model runner before the decoder runs, read after it."""
+"""PromptProbes: answers the prompt probes of a step's prefills.
+
+The decoder runner makes it before it calls the model, and reads the answers afterwards.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from transept.core.scheduling.step import SequenceGroupMetadata
 
 
 class PromptProbes:
-    """The probes of one step. Where weights are asked for, the attention layers capture them through the metadata."""
+    """The probes of one step. Attention layers capture the requested weights through ``metadata.capture``."""
 
     def __init__(
         self,
@@ -50,7 +53,7 @@ class PromptProbes:
 
     def read(self, hidden: Tensor, compute_logits: Callable[[Tensor], Tensor]) -> None:
         """Ask the device for the answers. hidden: the decoder's output, [num_tokens, hidden]."""
-        parts: list[Tensor] = []  # of each probe its log probabilities and its weights, where it asks for them
+        parts: list[Tensor] = []  # each probe's log probabilities and its weights, as requested
         for request_id, (probe, first) in self.probes.items():
             if probe.logprobs:
                 positions, tokens = upload(probe.logprobs, hidden.device).T
@@ -61,13 +64,16 @@ class PromptProbes:
         self._download = Download(parts)
 
     def hand_over(self, hidden: Tensor) -> None:
-        """Give the stage after this one what heads of layers so far attended to. hidden: as for `read`."""
+        """Send the captured weights of this and earlier stages to the next stage. hidden: as for `read`."""
         for request_id, (probe, _) in self.probes.items():
             if probe.cross_attention_heads:
                 self._weights(request_id, hidden)
 
     def _weights(self, request_id: str, hidden: Tensor) -> Tensor:
-        """Of the heads that a probe asks for, float32 [heads, queries, encoder tokens]; zeros for heads elsewhere."""
+        """Return the weights of a probe's heads, float32 [heads, queries, encoder tokens], summed over ranks.
+
+        Each rank adds zeros for heads that it does not have.
+        """
         assert self.capture is not None
         captured, request = self.capture.weights.get(request_id, {}), self.capture.requests[request_id]
         num_queries, num_keys = request.rows.stop - request.rows.start, len(request.slots)
@@ -78,7 +84,7 @@ class PromptProbes:
         return self._stage.add_up(self._ranks.all_reduce(weights))
 
     def collect(self) -> dict[str, ProbeResult]:
-        """The answers by request id; waits until they are here."""
+        """Wait for the answers. Returns them by request id."""
         answers = iter([] if self._download is None else self._download.collect())
         return {
             request_id: ProbeResult(

@@ -1,4 +1,4 @@
-"""Recorder: makes of a step a function that computes it again, on a GPU as a CUDA graph."""
+"""Recorder: records a step, on a GPU as a CUDA graph, and returns a function that replays it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from torch import Tensor
 
 
 class Recorder:
-    """Makes of a step a function that computes it again, from what its tensors hold by then.
+    """Turns a step into a function that computes it again, from the current contents of its tensors.
 
-    On a GPU it replays what was recorded. Elsewhere it calls the step, with which tests need no GPU.
+    On a GPU, the function replays a CUDA graph. Elsewhere it calls the step, so that tests need no GPU.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         if device.type == "cuda":
-            # What one recording computes on the way is overwritten by the next: they are replayed one at a time.
-            # All are made on one stream, since cuBLAS keeps memory for each.
+            # Graphs share a memory pool: one overwrites another's intermediate tensors, as they replay one at a time.
+            # All are captured on one stream, because cuBLAS keeps a workspace for each stream.
             self._pool = torch.cuda.graph_pool_handle()
             self._stream = torch.cuda.Stream(device)
 
@@ -31,17 +31,17 @@ class Recorder:
         current, ahead = torch.cuda.current_stream(self.device), self._stream
         ahead.wait_stream(current)
         try:
-            with torch.cuda.stream(ahead):  # kernels are compiled and workspaces made before anything is recorded
+            with torch.cuda.stream(ahead):  # warm up: compile kernels and make workspaces before the capture
                 step()
         finally:
             current.wait_stream(ahead)
         graph = torch.cuda.CUDAGraph()
         try:
-            # Other threads, which make features of sound, may use the GPU meanwhile.
+            # Other threads, which extract audio features, may use the GPU meanwhile.
             with torch.cuda.graph(graph, pool=self._pool, stream=ahead, capture_error_mode="thread_local"):
                 logits = step()
         except BaseException:
-            # A recording that breaks off may leave its stream, and its pool open for all that is allocated.
+            # A failed capture may leave its stream current, and may leave all allocations going to its pool.
             torch.cuda.set_stream(current)
             with suppress(RuntimeError):
                 torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), self._pool)

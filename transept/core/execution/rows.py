@@ -1,6 +1,6 @@
-"""DecodeRows: the tokens that the decoder computes in a step, whose they are, and where their keys lie.
+"""DecodeRows: the decoder tokens of a step, with their sequences and their cache slots.
 
-One description for steps that are launched, for CUDA graphs, and for the CPU's kernel of whole layers. Made by
+Eager steps, CUDA graphs, and the CPU's kernel of whole layers use the same description. Made by
 `transept.core.execution.decoder_runner` from a step's requests.
 """
 
@@ -19,15 +19,15 @@ from transept.core.scheduling.step import PENDING, BlockTable, SequenceGroupMeta
 
 @dataclass(frozen=True)
 class DecodeRows:
-    """One row a token, sequence after sequence, request after request. Of the tables only self-attention's change.
+    """One row for each token, sequence after sequence, request after request.
 
-    token_ids, positions, slots: [rows]. slots: where in the cache each row's key and value go.
-    starts, lengths, block_tables: rows that attend to the same blocks are a span; span i has the rows ``starts[i] :
-        starts[i + 1]``, the last of ``lengths[i]`` tokens, which its blocks hold. A sequence that decodes is a span of
-        one row. A prompt is a span, or has a span for each of its tokens.
-    request_starts, cross_lengths, cross_block_tables: the same of requests and their encoder tokens, all of which each
-        row attends to.
-    pending: the tokens that the last step drew and only the device knows, as sequence ids by row.
+    token_ids, positions, slots: [rows]. slots: the cache slot for each row's key and value.
+    starts, lengths, block_tables: spans, which are rows that attend to the same blocks. Span i has the rows
+        ``starts[i] : starts[i + 1]``. They are the last of the ``lengths[i]`` tokens in its block table. A decoding
+        sequence is a span of one row. A prompt is one span, or one for each of its tokens.
+    request_starts, cross_lengths, cross_block_tables: the same for requests and their encoder tokens. Each row of a
+        request attends to all of these. The block tables of self-attention change from step to step; these do not.
+    pending: row -> sequence id, for tokens that the previous step drew and that are not on the host yet.
     ends: each sequence's last row.
     """
 
@@ -47,9 +47,9 @@ class DecodeRows:
     def of(
         cls, step: Sequence[SequenceGroupMetadata], block_size: int, window: int | None, most_spans: int = 0
     ) -> DecodeRows:
-        """The rows of some requests.
+        """Return the rows of some requests.
 
-        window: see ModelShape. most_spans: if a new request has no more tokens, each is a span of its own.
+        window: see ModelShape. most_spans: if a new request has at most this many tokens, each is a separate span.
         """
         rows = cls()
         for group in step:
@@ -59,7 +59,7 @@ class DecodeRows:
                 if group.is_prefill:
                     rows._add_prompt(data.token_ids, table, block_size, spans)
                 else:
-                    # The table begins after the blocks that have been given back.
+                    # The table begins after the blocks that the window has freed.
                     kept = length - num_blocks_behind(length, window, block_size) * block_size
                     block, place = divmod(kept - 1, block_size)
                     if data.last_token_id == PENDING:
@@ -87,7 +87,7 @@ class DecodeRows:
         self.block_tables.extend([table] * len(lengths))
 
     def metadata(self, block_size: int, window: int | None, slots: Tensor) -> AttentionMetadata:
-        """How attention layers see the rows of a step that is launched. slots: these on the device."""
+        """Return the attention metadata of an eager step. slots: `self.slots`, copied to the device."""
         return AttentionMetadata(
             block_size=block_size,
             query_start_loc=self.starts,
@@ -102,7 +102,7 @@ class DecodeRows:
 
 
 def put_pending(token_ids: Tensor, pending: dict[int, int], last: Drawn | None) -> None:
-    """Put tokens that only the device knows among these. pending: sequence ids by place, of the step `last`."""
+    """Write tokens that are not on the host yet into token_ids. pending: index -> sequence id, drawn by step `last`."""
     if pending:
         assert last is not None
         tokens = last.tokens_of([*pending.values()]).to(token_ids.dtype)

@@ -1,8 +1,8 @@
-"""The sampler: from logits to tokens, for many requests with different parameters at once.
+"""Sampler: turns logits into tokens, for many requests with different parameters at once.
 
-Rows whose tokens are chosen by the same parameters are handled together, whenever each of them is to end, so a batch
-of like requests costs a few tensor operations. Draws are functions of (seed, sample, position) alone: no generator's
-state, so a sample is the same whatever else is in the batch, and after preemption.
+Rows with equal sampling parameters are processed together, even if their length limits differ, so a batch of similar
+requests costs a few tensor operations. A draw is a function of (seed, sample, position) alone and uses no generator
+state. So a sample does not depend on other requests in the batch, nor on preemption.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Kind = tuple[tuple[Hashable, ...], int]  # SamplingParams.sampling_key, samples
 
 
 class SamplingRow(NamedTuple):
-    """One row of logits: whose it is, and how many tokens to draw from it (of a beam: how many of the most likely)."""
+    """One row of logits, and its sequence. num_samples: tokens to draw from it; for a beam, candidates to return."""
 
     seq_id: int
     data: SequenceData
@@ -37,10 +37,10 @@ class SamplingRow(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """What was chosen for some rows, still on the device: tokens and their log probabilities, [rows, samples] each.
+    """Tokens chosen for some rows, and their log probabilities, [rows, samples] each, still on the device.
 
-    top: the same for the top k, [rows, logprobs], where those were asked for. forbidden: whether tokens may
-    be among them whose log probability is minus infinity.
+    top: the same for the top-k tokens, [rows, logprobs], if requested. forbidden: True if tokens with a log probability
+    of minus infinity may be among the chosen ones.
     """
 
     tokens: Tensor
@@ -50,14 +50,14 @@ class Chosen(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """What was chosen for sequences, still on the device. seq_ids: in the order of the rows of `chosen`."""
+    """Tokens chosen for sequences, still on the device. seq_ids: in the order of the rows of `chosen`."""
 
     seq_ids: list[int]
     chosen: list[Chosen]
 
 
 class Drawn:
-    """What was chosen for the sequences of a step, on the device and on its way to the host.
+    """Tokens chosen for the sequences of a step, on the device, with an asynchronous copy to the host.
 
     seq_ids: in the order of the rows of `chosen`, one part after the other.
     """
@@ -67,10 +67,10 @@ class Drawn:
         self.chosen = [each for part in parts for each in part.chosen]
         self._parts = [(each.tokens, each.logprobs, *(each.top or ())) for each in self.chosen]
         flat = [part for parts in self._parts for part in parts]
-        self._download = Download([part.double() if part.is_cuda else part for part in flat])  # which holds token ids
+        self._download = Download([part.double() if part.is_cuda else part for part in flat])  # exact for token ids
 
     def collect(self) -> dict[int, list[SampledToken]]:
-        """By sequence id the drawn tokens, in order, without forbidden ones; waits until they are here."""
+        """Wait for the copy. Returns the drawn tokens by sequence id, in order, without forbidden ones."""
         numbers = iter(self._download.collect())
         drawn: list[list[SampledToken]] = []
         for each, parts in zip(self.chosen, self._parts, strict=True):
@@ -87,7 +87,7 @@ class Drawn:
         return dict(zip(self.seq_ids, drawn, strict=True))
 
     def tokens_of(self, seq_ids: list[int]) -> Tensor:
-        """The first token drawn for each of these sequences, [sequences] int64 on the device."""
+        """Return the first token drawn for each of these sequences, [sequences] int64 on the device."""
         parts = [each.tokens[:, 0] for each in self.chosen]
         tokens = parts[0] if len(parts) == 1 else torch.cat(parts)
         if seq_ids == self.seq_ids:
@@ -96,7 +96,7 @@ class Drawn:
         return tokens[upload([rows[seq_id] for seq_id in seq_ids], tokens.device)]
 
 
-MOST_CACHED, LEAST_CACHED = 1 << 20, 64  # token ids of all requests' lists; and what one counts for at least
+MOST_CACHED, LEAST_CACHED = 1 << 20, 64  # token ids in all cached lists; overhead added for each list
 
 
 class Sampler:
@@ -105,14 +105,14 @@ class Sampler:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._index_cache: dict[tuple[int, ...], Tensor] = {}  # token id tuples as tensors, made once
-        self._num_cached = 0  # numbers in it
-        self._kinds: list[Kind] = []  # of the last call's rows, and which of them are equal
+        self._num_cached = 0  # token ids in it, with overhead
+        self._kinds: list[Kind] = []  # of the last call's rows; _alike groups the equal ones
         self._alike: list[list[int]] = []
 
     def __call__(self, logits: Tensor, rows: list[SamplingRow]) -> Choices:
         """Choose the next tokens, num_samples for each row. Writes into logits: [rows, vocabulary], any float dtype."""
         kinds = [(row.params.sampling_key, row.num_samples) for row in rows]
-        if kinds != self._kinds:  # as a rule the same objects, which takes no look into them
+        if kinds != self._kinds:  # usually the same objects, which compare equal at once
             self._kinds, self._alike = kinds, _alike(kinds)
         chosen: list[Chosen] = []
         for indices in self._alike:
@@ -122,7 +122,7 @@ class Sampler:
         return Choices([rows[index].seq_id for indices in self._alike for index in indices], chosen)
 
     def _choose(self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> Chosen:
-        """What is chosen for each row of [rows, vocabulary]. params: of any of them, with one `sampling_key`."""
+        """Choose tokens for rows [rows, vocabulary] that have one `sampling_key`. params: those of any of the rows."""
         if params.beam_search:
             logprobs = logits.log_softmax(dim=-1)  # before penalties and bans, and not again after them
             self._process(logprobs, params, rows)
@@ -138,7 +138,7 @@ class Sampler:
         return Chosen(drawn, logprobs.gather(-1, drawn), _top_k(logprobs, params.logprobs))
 
     def _process(self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> None:
-        """Penalties, bias, what forbids tokens, then what forces one. In place on [rows, vocabulary]."""
+        """Apply penalties, bias, rules that forbid tokens, and rules that force one. In place on [rows, vocabulary]."""
         _penalize(logits, params, rows)
         if params.logit_bias:
             tokens, values = zip(*params.logit_bias, strict=True)
@@ -168,7 +168,7 @@ class Sampler:
             self._force(logits, last, tuple(params.forced_eos_token_id))  # type: ignore[arg-type]
 
     def _force(self, logits: Tensor, rows: list[int], token_ids: tuple[int, ...]) -> None:
-        """Leave these tokens only, each with a log probability of 0 before normalisation."""
+        """Set the logits of these tokens to 0, and all others to minus infinity."""
         if rows:
             index = upload(rows, self.device)
             logits.index_fill_(0, index, float("-inf"))
@@ -186,7 +186,7 @@ class Sampler:
 
 
 def _alike(kinds: list[Kind]) -> list[list[int]]:
-    """The indices of equal ones."""
+    """Group the indices of equal kinds."""
     alike: dict[Kind, list[int]] = {}
     for index, kind in enumerate(kinds):
         alike.setdefault(kind, []).append(index)
@@ -216,12 +216,12 @@ def _penalize(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -
 
 
 def _places(tokens: Mapping[int, Collection[int]]) -> list[list[int]]:
-    """Row and token of each token of each row, as two lists."""
+    """Return index lists (rows, tokens) of all tokens of all rows."""
     return [[row for row, own in tokens.items() for _ in own], [token for own in tokens.values() for token in own]]
 
 
 def _forces_bos(row: SamplingRow) -> bool:
-    """Whether the row's first new token is forced: after a decoder prompt of one token."""
+    """Return True if the row's first new token is forced, as it is after a decoder prompt of one token."""
     return row.params.forced_bos_token_id is not None and len(row.data.prompt_token_ids) == 1
 
 
@@ -240,7 +240,7 @@ def _forbid_runs(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]
 
 
 def _repeating(tokens: Seq[int], earlier: Seq[int], size: int) -> set[int]:
-    """What would make the last `size` of `tokens` a run that is in `earlier`; nothing where size is 0."""
+    """Return the next tokens that would complete an n-gram of `size` tokens that is in `earlier`; none for size 0."""
     if not 0 < size <= len(tokens) + 1:
         return set()
     start = (*tokens[len(tokens) + 1 - size :],)
@@ -249,14 +249,14 @@ def _repeating(tokens: Seq[int], earlier: Seq[int], size: int) -> set[int]:
 
 
 def _draw(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> Tensor:
-    """Random tokens, num_samples for each row of [rows, vocabulary], by the Gumbel-max trick.
+    """Draw random tokens, num_samples for each row of [rows, vocabulary], by the Gumbel-max trick.
 
-    The draw is ``argmax(logits - log E)`` with a number E from the exponential distribution for each token. Unlike a
-    walk along cumulative probabilities, where an error of 1e-6 moves every later boundary, it changes only when the two
-    best tokens tie to within the rounding error: a sample survives another batch's order of summation.
+    The draw is ``argmax(logits - log E)``, where E is exponentially distributed, one for each token. With inverse
+    transform sampling, an error of 1e-6 in one cumulative probability would move every later boundary. This draw
+    changes only if the two best tokens tie to within the rounding error, so it is the same in other batches.
     """
     assert params.temperature is not None
-    # The most likely token moves to 0 first, and the divisor never vanishes: so a tiny temperature overflows nothing.
+    # Subtract the maximum first, and keep the divisor above 0, so that a tiny temperature overflows nothing.
     shifted = logits - logits.max(dim=-1, keepdim=True).values
     scaled = _truncate(shifted / max(params.temperature, torch.finfo(torch.float32).tiny), params)
     drawn = []
@@ -267,13 +267,13 @@ def _draw(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> Te
 
 
 def _draw_of(row: SamplingRow, sample: int) -> tuple[int, int, int]:
-    """What a draw depends on besides the logits."""
+    """Return the numbers on which a draw depends besides the logits: seed, sample index and position."""
     assert row.params.seed is not None
     return row.params.seed, row.data.sample_index + sample, len(row.data.output_token_ids)
 
 
 def _truncate(logits: Tensor, params: SamplingParams) -> Tensor:
-    """Set to -inf what top-k, then top-p, then min-p leave out: transformers' order.
+    """Set tokens outside top-k, then top-p, then min-p, to -inf; the order is transformers'.
 
     logits: [rows, vocabulary], divided by the temperature.
     """
@@ -284,7 +284,7 @@ def _truncate(logits: Tensor, params: SamplingParams) -> Tensor:
     if params.top_p is not None and params.top_p < 1.0:
         values, order = logits.sort(dim=-1, descending=True)
         probabilities = values.softmax(dim=-1)
-        # keep a token when those before it have less than top_p together; the most likely is always kept
+        # keep a token if the cumulative probability before it is below top_p; so the most likely is always kept
         beyond = probabilities.cumsum(dim=-1) - probabilities >= params.top_p
         logits = logits.masked_fill(beyond.scatter(-1, order, beyond), hidden)
     if params.min_p:
@@ -294,13 +294,13 @@ def _truncate(logits: Tensor, params: SamplingParams) -> Tensor:
 
 
 def _candidates(logprobs: Tensor, params: SamplingParams, count: int) -> Chosen:
-    """The most likely tokens of each beam, best first. logprobs: [rows, vocabulary], processed."""
+    """Return the `count` most likely tokens of each beam, best first. logprobs: [rows, vocabulary], processed."""
     values, indices = logprobs.topk(min(count, logprobs.shape[-1]), dim=-1)
     return Chosen(indices, values, _top_k(logprobs, params.logprobs), forbidden=True)
 
 
 def _top_k(logprobs: Tensor, count: int | None) -> tuple[Tensor, Tensor] | None:
-    """So many of the most likely tokens of [rows, vocabulary], and their log probabilities, [rows, count] each."""
+    """Return the `count` most likely tokens of [rows, vocabulary] and their log probabilities, [rows, count] each."""
     if not count:
         return None
     values, indices = logprobs.topk(count, dim=-1)

@@ -1,8 +1,8 @@
-"""SlicedEncodes: encodes that stop between two layers of the encoder, and go on in a later step.
+"""SlicedEncodes: encodes that pause between two layers of the encoder, and continue in a later step.
 
-A model loops over its layers by itself. So its `encode` runs in a greenlet, on the same thread and its OpenMP team. It
-switches back to the model runner before a layer that is left to another step. Only on CPUs; an encode that takes one
-step runs without a greenlet.
+The model's own code loops over its layers. So `encode` runs in a greenlet, on the same thread and with its OpenMP team,
+and switches back to the model runner before the first layer that is left for a later step. Only on CPUs; an encode that
+takes one step runs without a greenlet.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from transept.core.scheduling.step import Encode
 
 
 class SlicedEncodes:
-    """The encode that takes several steps, one at a time.
+    """Runs encodes that take several steps. At most one is in progress at a time.
 
-    Held by the model runner, to which nothing leads that the encode has at hand: so it goes when that goes.
+    The model runner holds this object. The paused encode has no reference to the model runner, so both are freed by
+    reference counting.
     """
 
     def __init__(self, encoder: EncoderRunner) -> None:
@@ -32,16 +33,16 @@ class SlicedEncodes:
         self._under_way: SlicedEncode | None = None
 
     def begin_step(self, encodes: Sequence[Encode]) -> None:
-        """Drop the encode under way, unless the step goes on with it. encodes: all of the step."""
+        """Drop the encode in progress, unless the step continues it. encodes: all encodes of the step."""
         if all(not self._is_under_way(each) for each in encodes):
             self.drop()
 
     def drop(self) -> None:
-        """Drop the encode under way. A step that goes on with it begins anew."""
+        """Drop the encode in progress. A step that continues it restarts it."""
         self._under_way = None
 
     def __call__(self, encodes: Sequence[Encode]) -> Sequence[Encode]:
-        """Go on with encodes that take several steps. Returns the others. Raises what the model raises."""
+        """Continue the encodes that take several steps. Returns the others. Raises what the model raises."""
         sliced = [each for each in encodes if each.num_layers is not None or self._is_under_way(each)]
         for each in sliced:
             self._go_on(each)
@@ -51,11 +52,11 @@ class SlicedEncodes:
         return self._under_way is not None and self._under_way.encode_id == encode.encode_id
 
     def _go_on(self, encode: Encode) -> None:
-        """Compute the layers of an encode that this step is to compute. An exception drops all of them."""
+        """Compute this step's layers of an encode. After an exception, nothing of the encode is kept."""
         sliced, self._under_way = (self._under_way if self._is_under_way(encode) else None), None
         num_layers = encode.num_layers
         if sliced is not None and sliced.is_elsewhere:
-            sliced = num_layers = None  # all at once: the next step may be another thread's as well
+            sliced = num_layers = None  # in one go, since another thread may run the next step
         if sliced is None:
             sliced = SlicedEncode(encode.encode_id, partial(self._encoder.encode, [encode.inputs]))
         hidden = sliced.advance(num_layers)
@@ -67,7 +68,8 @@ class SlicedEncodes:
 class SlicedEncode:
     """One encode. function: returns the encoder's output. encode_id: see Encode.
 
-    It belongs to the thread that began it: dropped in another one, it holds its memory until that thread slices again.
+    A greenlet belongs to the thread that began it. If another thread drops it, its memory is freed only when the first
+    thread switches greenlets again.
     """
 
     def __init__(self, encode_id: int, function: Callable[[], Tensor]) -> None:
@@ -80,13 +82,13 @@ class SlicedEncode:
 
     @property
     def is_elsewhere(self) -> bool:
-        """True if another thread began it, so that it cannot go on in this one."""
+        """True if another thread began it, so that it cannot continue in this one."""
         return self._thread != threading.get_ident()
 
     def advance(self, num_layers: int | None) -> Tensor | None:
-        """Compute the encoder's first layers, unless that is done. num_layers: how many in all; None: all.
+        """Compute the encoder up to layer `num_layers`, unless it has been already; None: to its end.
 
-        Returns the encoder's output when it is complete, once. Raises what the function raises.
+        Returns the encoder's output when this call completes it, else None. Raises what the function raises.
         """
         progress = self._progress
         if self._greenlet.dead or (num_layers is not None and progress.num_layers >= num_layers):
@@ -95,16 +97,18 @@ class SlicedEncode:
         progress.most_layers, progress.caller = num_layers, getcurrent()
         self._greenlet.parent = progress.caller
         hidden: Tensor | None = self._greenlet.switch()
-        if hidden is None and _thread_state() != state:  # a model's, which must not reach what is computed meanwhile
+        if hidden is None and _thread_state() != state:  # changed by the model: must not leak into other work
             progress.most_layers = None
             hidden = self._greenlet.switch()
         return hidden
 
 
 class LayerProgress:
-    """Progress of an encode. num_layers: begun so far. most_layers: where it stops. caller: to which it switches then.
+    """Progress of an encode.
 
-    It does not know the encode's own greenlet, which could not be dropped if its stack led to it.
+    num_layers: layers begun so far. most_layers: layers after which it pauses. caller: the greenlet to switch to then.
+
+    Holds no reference to the encode's own greenlet: a reference from its own stack would keep it from being freed.
     """
 
     def __init__(self) -> None:
@@ -113,7 +117,7 @@ class LayerProgress:
         self.caller = getcurrent()
 
     def begin_layer(self) -> None:
-        """Wait for a step that computes one more layer."""
+        """Pause until a step computes one more layer."""
         while self.most_layers is not None and self.num_layers >= self.most_layers:
             self.caller.switch(None)
         self.num_layers += 1
@@ -135,5 +139,5 @@ def _before_layer(layer: nn.Module, given: Any) -> None:
 
 
 def _thread_state() -> tuple[object, ...]:
-    """The state that PyTorch's context managers change for a thread, so that an encode may not stop within one."""
+    """Return the thread state that PyTorch's context managers change; an encode must not pause inside one of these."""
     return torch.is_autocast_enabled("cpu"), torch.get_default_dtype(), torch._C._len_torch_function_stack()

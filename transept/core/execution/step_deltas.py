@@ -1,4 +1,4 @@
-"""Steps as messages between processes: each says only what the workers do not know yet.
+"""Steps as messages between processes: each holds only what the workers do not know yet.
 
 `multi_process` encodes every step with a StepEncoder; each worker decodes it with a StepDecoder, in the same order. A
 request crosses once, with its prompt and parameters, and an input when its encode begins. Later steps bring new tokens,
@@ -28,7 +28,7 @@ from transept.core.scheduling.step import (
 )
 
 MOST_ABSENT = (
-    256  # requests without a part in the step that workers remember: they may come back, as after a preemption
+    256  # requests absent from the step that workers still remember; they may come back, as after a preemption
 )
 FAILED = "the request failed while it was computed"
 
@@ -47,7 +47,7 @@ class Constants(NamedTuple):
 
 
 class RequestDelta(NamedTuple):
-    """A request that is new, or whose metadata is not the object of its last step.
+    """A request that is new, or whose metadata is another object than in its last step.
 
     constants: None if the workers know them. sample_indices: by decoder sequence id, in order.
     """
@@ -62,7 +62,7 @@ class RequestDelta(NamedTuple):
 
 
 class EncodeDelta(NamedTuple):
-    """An encode. inputs: None if the last step computed a part of it, so that the workers have them."""
+    """An encode. inputs: None if the last step computed a part of it, so that the workers have its inputs."""
 
     encode_id: int
     inputs: EncoderInputs | None
@@ -73,7 +73,7 @@ class EncodeDelta(NamedTuple):
 class StepDelta(NamedTuple):
     """The parts of a step that the workers do not know yet.
 
-    is_first: the workers forget all that they know, before anything else. forgotten: ids of requests to forget.
+    is_first: True if the workers must first forget all earlier state. forgotten: ids of requests to forget.
     request_ids: of all decodes, in order; None if they are those of the last step.
     new_tokens: of each sequence of each decode, in order: the output tokens after those known, where a PENDING one does
         not count as known.
@@ -108,11 +108,11 @@ class _KnownRequest:
 
 
 class StepEncoder:
-    """The engine's side: knows what the workers were told.
+    """The engine's side: tracks what the workers know.
 
-    It relies on what StepInput promises: the same metadata object says the same, but for its live lists; output tokens
-    are only appended, but for PENDING; the sequences of a request have one prompt. If a delta does not reach the
-    workers, a new encoder must take this one's place.
+    Relies on the guarantees of StepInput: a metadata object changes only in its live lists; output tokens are only
+    appended, except that PENDING is replaced; all sequences of a request have the same prompt. If a delta may not have
+    reached the workers, replace this encoder with a new one.
     """
 
     def __init__(self) -> None:
@@ -165,9 +165,9 @@ class StepEncoder:
     def _describe(
         self, metadata: SequenceGroupMetadata, known: _KnownRequest | None, requests: list[RequestDelta]
     ) -> _KnownRequest:
-        """Add what is new of a request to `requests`. Returns what the workers know of it then."""
+        """Add a request's delta to `requests`. Returns the workers' knowledge of it after the delta."""
         if known is not None and not _same_request(metadata, known.metadata):
-            known = None  # its id was another's
+            known = None  # an earlier request had the same id
         requests.append(
             RequestDelta(
                 metadata.request_id,
@@ -215,7 +215,10 @@ def _constants(metadata: SequenceGroupMetadata) -> Constants:
 
 
 def _table_delta(known: BlockTable, table: BlockTable) -> tuple[int, int, BlockTable]:
-    """Blocks were appended, replaced at the end, or given back at the front; or all are others."""
+    """Return (first, stop, blocks), see StepDelta.
+
+    Handles appended blocks, replaced last blocks, and freed first ones; any other change sends the whole table.
+    """
     first = known.index(table[0]) if table and table[0] in known else len(known)
     pairs = zip(known[first:], table, strict=False)
     num_kept = next(
@@ -225,7 +228,7 @@ def _table_delta(known: BlockTable, table: BlockTable) -> tuple[int, int, BlockT
 
 
 class StepDecoder:
-    """A worker's side. Its lists are live, as the scheduler's are: a step holds until the next one is decoded."""
+    """A worker's side. Its lists are live, like the scheduler's: a step is valid until the next one is decoded."""
 
     def __init__(self) -> None:
         self._requests: dict[str, SequenceGroupMetadata] = {}
@@ -236,7 +239,7 @@ class StepDecoder:
         self._processors = ProcessorLoader()
 
     def decode(self, delta: StepDelta) -> StepInput:
-        """Return the step that was encoded. Deltas come in the order in which they were made."""
+        """Return the encoded step. Deltas must be decoded in the order of encoding."""
         if delta.is_first:
             self._requests, self._request_ids, self._unfinished = {}, [], {}
         for request_id in delta.forgotten:
@@ -298,7 +301,7 @@ class StepDecoder:
 
 
 def pack_output(output: StepOutput) -> tuple[Any, ...]:
-    """A step's output as a message, whose errors pickle. Tokens are plain tuples, which pickle fast."""
+    """Return a step's output as a message. Errors are made picklable; tokens are plain tuples, which pickle fast."""
     failures = {request_id: portable(error, FAILED) for request_id, error in output.failures.items()}
     failed_encodes = {encode_id: portable(error, FAILED) for encode_id, error in output.failed_encodes.items()}
     others = output.probes, failures, failed_encodes, output.interruption, output.whole_step_failed

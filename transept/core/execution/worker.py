@@ -45,9 +45,9 @@ logger = logging.getLogger(__name__)
 class Worker:
     """Loads the model onto its device, and owns the cache and the runner of steps.
 
-    ranks: the workers that share the layers of a stage, each with its heads, and its rows and columns of weights and
-    cache. All receive the same steps. stage: the model's layers that they have. On a CPU all processes also share
-    kv_cache_bytes and swap_bytes; the caches of all stages have the same number of blocks.
+    ranks: the workers that share the layers of a stage. Each has some of the heads, and the corresponding rows and
+    columns of weights and cache; all receive the same steps. stage: the layers of these ranks. On a CPU, all processes
+    together use kv_cache_bytes and swap_bytes; the caches of all stages have the same number of blocks.
 
     Raises CheckpointError, PluginError, ParameterError; CapacityError if there is too little memory.
     """
@@ -104,7 +104,7 @@ class Worker:
             self.runner.record_steps()
 
     def _slices(self, stage: PipelineStage) -> bool:
-        """True if encodes may take several steps: a GPU replays them whole, and stages work on several at a time."""
+        """True if an encode may take several steps. Not on a GPU, which replays whole passes, nor with stages."""
         return self.device.type == "cpu" and stage.count == 1
 
     def _cache(self, num_blocks: int, num_host_blocks: int) -> KVCache:
@@ -156,7 +156,7 @@ def _own_heads(shape: ModelShape, ranks: ParallelGroup) -> ModelShape:
 
 
 def _cache_dtype(config: EngineConfig) -> torch.dtype:
-    """The dtype of the cache. With rounded weights a CPU also rounds keys and values: reading them takes long."""
+    """Return the cache's dtype. A CPU with rounded weights rounds keys and values, since decoding is memory-bound."""
     if config.kv_cache_dtype == "fp8":
         return torch.float8_e4m3fn
     narrow = config.device == "cpu" and config.weight_rounding and reads_float16()
@@ -171,9 +171,9 @@ def _load(
     ranks: ParallelGroup,
     stage: PipelineStage,
 ) -> tuple[ForConditionalGeneration, Sequence[MakesKeysAndValues | None]]:
-    """Load the model onto its device; weights of linear layers go straight into the panels that kernels read.
+    """Load the model onto its device. Packs weights of linear layers for the kernels as it reads them.
 
-    Returns it with the cross-attentions of the stage's decoder layers.
+    Returns the model and the cross-attentions of the stage's decoder layers.
     """
     dtype: torch.dtype = getattr(torch, config.activation_dtype)
     long_inputs = not described.shape.encoder_takes_text
@@ -192,7 +192,7 @@ def _load(
         logger.warning("bfloat16 is slower than float32 on this processor, which does not multiply it by itself")
     logger.info("attention backend %s on %s, dtype %s, quantization %s", *chosen)
     context = LayerContext(attention_backend=backend, group=ranks, stage=stage)
-    # Of a model in stages all layers are built, without touching the host's memory, before most of them are dropped.
+    # A stage builds all layers, whose empty parameters take no physical memory, then drops those of other stages.
     model = _build(described, context, device if stage.count == 1 else torch.device("cpu"), dtype)
     layers = stage.decoder_layers(described.shape)
     attentions = model.cross_attentions()[layers.start : layers.stop]

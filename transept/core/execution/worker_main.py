@@ -1,9 +1,9 @@
 """A rank's process: ``python -m transept.core.execution.worker_main SOCKET PARENT [MEMORY]``.
 
 Started by `transept.core.parallel.local_processes`; `transept.cluster` runs the same WorkerProcess in a Ray actor.
-SOCKET: the descriptor of the connection to the engine's process (`multi_process`). PARENT: the id of the process with
-which this one ends. MEMORY: the descriptor of the memory through which ranks exchange tensors; without it they use
-torch.distributed. The first thread computes, the second receives messages, the third sends heartbeats.
+SOCKET: the descriptor of the connection to the engine's process (`multi_process`). PARENT: the id of the parent
+process; this one ends with it. MEMORY: the descriptor of the memory through which ranks exchange tensors; without it
+they use torch.distributed. The first thread computes, the second receives messages, the third sends heartbeats.
 
     engine to rank   start      rank, links to other stages, WorkerConfig
                      store      host, port: where rank 0 serves torch.distributed's store
@@ -14,7 +14,7 @@ torch.distributed. The first thread computes, the second receives messages, the 
                      ready      blocks on the device, blocks on the host, encoder layers between which encodes may stop
                      refused    error: the model cannot be loaded
                      output     number, and what `pack_output` returns: from the last stage's first rank
-                     failed     message: no step can be computed any more, maybe because another rank has ended
+                     failed     message: this rank can compute no more steps, possibly because another rank has ended
                      dead       EngineDeadError: the device has failed
 """
 
@@ -61,7 +61,7 @@ logger = logging.getLogger(__name__)
 
 
 class Progress:
-    """Counts this rank's exchanges with others and the layers that it began.
+    """Counts the exchanges and the layers that this rank has begun.
 
     waiting: True while it may wait for other ranks.
     """
@@ -119,9 +119,9 @@ class CountedLink(Link):
 class WorkerProcess:
     """Receives messages, runs steps, sends their outputs.
 
-    parent, memory: see the module. host: this machine's address, at which other ranks reach it. gpu: its number among
-    those that this process sees; None: the rank's. leave: called before this process ends because the engine's process
-    has ended.
+    parent, memory: see the module. host: this machine's address for other ranks. gpu: index of the GPU among those
+    visible to this process; None: the rank's number. leave: called before this process exits because the engine's
+    process has ended.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class WorkerProcess:
         return TCPStore(host, port, is_master=False, wait_for_workers=False)
 
     def _run_steps(self, worker: Worker) -> None:
-        """Run steps in their order. A GPU gets the next one, if it is there, before the last one is collected."""
+        """Run steps in order. On a GPU, issue the next step, if it has arrived, before collecting the previous one."""
         runner, decoder, on_cpu = worker.runner, StepDecoder(), worker.device.type == "cpu"
         returns_outputs = runner.stage.is_last and runner.ranks.rank == 0
         last: IssuedStep | None = None
@@ -236,7 +236,7 @@ class WorkerProcess:
             runner.stage.step, delta = content
             last = runner.issue(decoder.decode(delta), last)
             issued.append((runner.stage.step, last))
-            del content, delta  # and with them the step's features
+            del content, delta  # they hold the step's features
 
     def _receive(self) -> None:
         """A thread: put messages into the queue."""
@@ -284,11 +284,11 @@ def _here(config: WorkerConfig) -> Path:
 def main() -> None:
     """Run the worker until it ends."""
     connected, parent, *memory = map(int, sys.argv[1:])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the engine's process is interrupted, and decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the engine's process handles Ctrl-C
     WorkerProcess(Connection(socket.socket(fileno=connected)), parent, memory[0] if memory else None).run()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)  # at once, whatever other threads do
+    os._exit(0)  # without waiting for other threads
 
 
 if __name__ == "__main__":

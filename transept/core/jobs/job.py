@@ -1,16 +1,17 @@
-"""Jobs: pieces of work that ask the engine, many at a time over one engine.
+"""Jobs: coroutine-like generators that submit requests to the engine. Many jobs share one engine.
 
 A `Job` is a generator that
 
-- yields ``Submit(requests)`` and is sent the list of their RequestOutputs, in order, once all are finished. When one is
-  refused or fails, the others are aborted and its error is raised where the job waits;
-- yields ``Offload(function)`` and is sent what the function returned, which ran in another thread beside the engine;
-- yields ``Gather(jobs)`` and is sent the list of what these jobs returned, once all of them have ended;
-- yields anything else, an event, for whoever reads the job;
+- yields ``Submit(requests)`` and is sent the list of their RequestOutputs, in order, once all are finished. If one is
+  refused or fails, the runner aborts the others and raises its error in the job, at this ``yield``;
+- yields ``Offload(function)`` and is sent the function's result; the function runs in another thread, concurrently with
+  the engine;
+- yields ``Gather(jobs)`` and is sent the list of these jobs' results, once all of them have ended;
+- yields any other object, an event, for the reader of the job;
 - returns its result.
 
-So an algorithm reads like a loop over one recording or one document, composes with ``yield from``, and knows nothing of
-the batch that its requests share with those of others. `transept.core.jobs.runner` runs jobs.
+So an algorithm reads like a loop over one recording or one document, and composes with ``yield from``. It does not see
+the batch that its requests share with those of other jobs. `transept.core.jobs.runner` runs jobs.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ Job: TypeAlias = Generator[Any, Any, Any]  # yields Submit | Wait | Offload | Ga
 class Submit:
     """Requests whose outputs a job waits for.
 
-    requests: prepared ones, such as by an Offload of the engine's input processor, or Requests, which are prepared
-        between two steps.
-    stream: the job is sent the outputs after every step in which one of the requests took part, None for those that
-        have not begun; it yields Wait() until all of them are finished.
+    requests: PreparedRequests, such as those from an Offload of the engine's input processor, or Requests, which are
+        prepared between two steps.
+    stream: True to send the job the outputs after every step in which one of the requests took part, with None for
+        those that have not begun. The job then yields Wait() until all of them are finished.
     """
 
     requests: Sequence[Request | PreparedRequest]
@@ -46,17 +47,17 @@ class Submit:
         requests = tuple(given) if isinstance(given, Sequence) else (None,)
         if not all(isinstance(each, Request | PreparedRequest) for each in requests):
             raise ParameterError(f"Submit takes a list of Requests, not {shown(given)}")
-        object.__setattr__(self, "requests", requests)  # a copy: who made the list may change it
+        object.__setattr__(self, "requests", requests)  # a copy: the caller may change its list
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Go on waiting for the requests of a streaming Submit. A ParameterError once all are finished."""
+    """Wait for the next outputs of a streaming Submit. The job gets a ParameterError if all are finished."""
 
 
 @dataclass(frozen=True)
 class Offload:
-    """A function to call in another thread, beside the engine. What it raises is raised in the job."""
+    """A function to call in another thread, concurrently with the engine. Its exception is raised in the job."""
 
     function: Callable[[], Any]
 
@@ -67,12 +68,13 @@ class Offload:
 
 @dataclass(frozen=True)
 class Gather:
-    """Jobs that run beside each other, for a job that waits for all of them.
+    """Jobs that run concurrently, for a job that waits for all of them.
 
-    jobs: read no further than there is room, so each may make its features when it starts. Their events are passed on
-    in the jobs' order. When one raises, the waiting job gets that error and the others are closed.
-    merge: called with the number of a job, from 0, and each event of it as it comes; the events that it returns are
-        passed on at once, in place of that one. What it raises, the waiting job gets once all jobs have ended.
+    jobs: an iterable, consumed lazily as the engine has room, so that each job may compute its features when it starts.
+        Events are passed on in the order of the jobs. If a job raises, the waiting job gets that error and the other
+        jobs are closed.
+    merge: called as ``merge(number, event)`` for each event, with the job's number from 0. The events that it returns
+        are passed on at once instead. If it raises, the waiting job gets the error once all jobs have ended.
     """
 
     jobs: Iterable[Job]
@@ -87,7 +89,7 @@ class Gather:
 
 
 def check_job(job: Any) -> None:
-    """Raise ParameterError for what is no job, or has been started."""
+    """Raise ParameterError if an object is not a job, or has been started."""
     if not isinstance(job, Generator):
         raise ParameterError(f"a job is a generator, such as `work()` of `def work(): yield ...`, not {shown(job)}")
     started = getattr(job, "gi_suspended", False) or getattr(job, "gi_running", False)
@@ -96,10 +98,11 @@ def check_job(job: Any) -> None:
 
 
 class Channel:
-    """What comes of some jobs, for the one thread that reads them.
+    """A queue of events of some jobs, read by one thread.
 
-    events: (index of the job, event), in the order in which they came. unfinished: the jobs' indices.
-    num_requests: in the engine. idles: its reader drives the engine on while nothing is under way.
+    events: (index of the job, event), in order of arrival. unfinished: indices of the jobs that have not ended.
+    num_requests: number of their requests in the engine. idles: True if the reader keeps driving the engine while the
+    engine has no work.
     """
 
     def __init__(self, *, idles: bool = False) -> None:
@@ -108,16 +111,16 @@ class Channel:
         self.num_requests = 0
         self.idles = idles
         self._wake = threading.Event()
-        self._lock = threading.Lock()  # over both, so that a job has ended for whoever has taken its last event
+        self._lock = threading.Lock()  # of events and unfinished: a job ends together with its last event
 
     @property
     def ended(self) -> bool:
-        """Whether no job is left that could have an event, and none waits to be taken."""
+        """True if all jobs have ended and all events have been taken."""
         with self._lock:
             return not self.unfinished and not self.events
 
     def post(self, index: int, event: Any, *, last: bool = False) -> None:
-        """Add an event, from any thread. last: the job ends with it."""
+        """Add an event, from any thread. last: True if the job ends with it."""
         with self._lock:
             self.events.append((index, event))
             if last:
@@ -125,25 +128,25 @@ class Channel:
         self._wake.set()
 
     def take(self) -> tuple[int, Any]:
-        """Remove the first event, of which there is one."""
+        """Remove and return the first event. The channel must have one."""
         with self._lock:
             return self.events.popleft()
 
     def expect(self) -> None:
-        """Let `wait` return only for what comes from now on. Events are looked at after this call, not before."""
+        """Let `wait` return only for later events. Check `events` after this call, not before."""
         self._wake.clear()
 
     def wait(self, seconds: float) -> None:
-        """Return when something has been posted, when `wake` was called, or after so many seconds."""
+        """Wait for a `post` or a `wake`, at most `seconds`."""
         self._wake.wait(seconds)
 
     def wake(self) -> None:
-        """Let the reader look again."""
+        """Let a waiting reader check the channel again."""
         self._wake.set()
 
 
 @dataclass(frozen=True)
 class Crash:
-    """An event: a job raised what is no TranseptError. Its reader raises that again."""
+    """The last event of a job that raised an exception other than a TranseptError. Its reader raises that again."""
 
     error: Exception

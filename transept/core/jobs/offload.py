@@ -1,4 +1,4 @@
-"""OffloadPool: a few threads for what jobs do beside the engine. Used by `transept.core.jobs.runner`."""
+"""OffloadPool: a few threads that run jobs' functions concurrently with the engine. Used by `jobs.runner`."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from transept.core.jobs.thread_priority import raise_niceness, set_lowest_priori
 from transept.core.jobs.tracebacks import release_frames
 from transept.core.kernels.openmp import end_openmp_threads
 
-MOST_THREADS = 64  # those that wait for something, such as a pipe, among them
-STUCK_SECONDS = 1.0  # without any processor time; then a thread waits, and another one may work in its place
+MOST_THREADS = 64  # including threads that wait, such as for a pipe
+STUCK_SECONDS = 1.0  # a thread without any processor time for so long is waiting, and does not count as computing
 LONG_SECONDS = 0.1  # of processor time; a function that takes longer while steps wait is long-running
-GRACE_SECONDS = 5.0  # that the end of the process waits for what is being computed
-NICENESS = 10  # of a thread, above the process's: a tenth of the engine's share of a core that both want
+GRACE_SECONDS = 5.0  # that the exit of the process waits for running functions
+NICENESS = 10  # of a thread, above the process's: a tenth of the engine's share of a contended core
 
 _pools: weakref.WeakSet[OffloadPool] = weakref.WeakSet()
 
 
 def has_threads() -> bool:
-    """Whether any pool has started threads, which may be at work."""
+    """Return True if any pool has threads."""
     return any(pool.threads for pool in _pools)
 
 
@@ -40,9 +40,9 @@ class Outcome:
 
 
 class Offloaded(Future[Outcome]):
-    """A function that another thread runs beside the engine. It ends with an Outcome, even if the function raises.
+    """A function that another thread runs. Its result is an Outcome, even if the function raises.
 
-    long_running: True once it has run so long that it gets the lowest priority.
+    long_running: True once it has taken so much processor time that it gets the lowest priority.
     """
 
     def __init__(self, function: Callable[[], Any], long_running: bool) -> None:
@@ -59,26 +59,26 @@ class Offloaded(Future[Outcome]):
 
 
 class OffloadPool:
-    """Calls functions in threads, which start as they are needed and end with the pool.
+    """Calls functions in threads, which start on demand and end with the pool.
 
-    num_threads: how many compute at a time. Of those that only wait, as for a pipe that nobody writes to, there may be
-    MOST_THREADS, on systems that tell a thread's processor time.
+    num_threads: number of threads that compute at a time. On systems that report a thread's processor time, the pool
+    starts further threads, up to MOST_THREADS, while others only wait, such as for a pipe without a writer.
 
-    They are daemons, unlike those of ThreadPoolExecutor: a function that waits for ever, such as for a pipe that nobody
-    writes to, keeps no process from ending, but for GRACE_SECONDS.
+    Unlike those of ThreadPoolExecutor, the threads are daemons: a function that waits forever delays the exit of the
+    process by at most GRACE_SECONDS.
     """
 
     def __init__(self, num_threads: int) -> None:
         self.num_threads = num_threads
         self._queue: SimpleQueue[Offloaded | None] = SimpleQueue()
         self.threads: list[_Thread] = []
-        self._looked = 0.0  # when `relieve` looked at them, in seconds of time.monotonic
-        self._seconds: dict[_Thread, float] = {}  # processor time of each then
+        self._looked = 0.0  # time.monotonic of the last check of `relieve`
+        self._seconds: dict[_Thread, float] = {}  # processor time of each thread at that check
         self.end = weakref.finalize(self, _end, self._queue, self.threads)
         _pools.add(self)
 
     def runs_this_thread(self) -> bool:
-        """Whether the calling thread is one of the pool's."""
+        """Return True if the calling thread belongs to the pool."""
         return threading.current_thread() in self.threads
 
     def submit(self, function: Callable[[], Any], long_running: bool = False) -> Offloaded:
@@ -90,9 +90,9 @@ class OffloadPool:
         return work
 
     def relieve(self, steps_wait: bool) -> None:
-        """Let steps go first, and functions begin that wait for threads which wait themselves. Called again and again.
+        """Lower the priority of long-running functions, and start a thread if queued functions wait for stuck threads.
 
-        steps_wait: whether the engine has any to compute.
+        The driver calls this before every step. steps_wait: True if the engine has steps to compute.
         """
         threads = [*self.threads]
         if steps_wait:
@@ -101,7 +101,7 @@ class OffloadPool:
         now = time.monotonic()
         if self._queue.empty():
             return
-        if len(threads) < self.num_threads:  # one called a long-running function, and has ended
+        if len(threads) < self.num_threads:  # a thread has ended after a long-running function
             self._start_thread()
         elif now - self._looked >= STUCK_SECONDS:
             seconds = {thread: thread.processor_seconds() for thread in threads}
@@ -116,15 +116,15 @@ class OffloadPool:
 
 
 class _Thread(threading.Thread):
-    """Calls functions one after the other. A long-running one is its last: a thread's priority is lowered for good.
+    """Calls functions one after the other, and ends after a long-running one, since its low priority is permanent.
 
-    threads: the pool's, which it leaves then.
+    threads: the pool's threads, from which it then removes itself.
     """
 
     def __init__(self, queue: SimpleQueue[Offloaded | None], threads: list[_Thread]) -> None:
         super().__init__(name=f"transept-offload-{len(threads) + 1}", daemon=True)
         self._queue, self._threads = queue, threads
-        self._clock: int | None = None  # of its processor time, where the system tells that
+        self._clock: int | None = None  # of its processor time, if the system has such a clock
         self._work: Offloaded | None = None
         self._begun = 0.0  # of processor time
         self._has_lowest_priority = False
@@ -137,19 +137,19 @@ class _Thread(threading.Thread):
         while not self._has_lowest_priority and (work := self._queue.get()) is not None:
             if work.set_running_or_notify_cancel():
                 self._call(work)
-            del work  # what it holds is not kept while the thread waits
+            del work  # releases the function and its result while the thread waits
         if self in self._threads:
             self._threads.remove(self)
 
     def lower_priority_if_long_running(self) -> None:
-        """Do so if what it calls has computed for LONG_SECONDS. Called by another thread."""
+        """Lower the priority once the running function has taken LONG_SECONDS. Called by another thread."""
         work = self._work
         if work is not None and not self._has_lowest_priority and self.processor_seconds() - self._begun > LONG_SECONDS:
             work.long_running = True
             self._lower_priority()
 
     def processor_seconds(self) -> float:
-        """How long the thread has computed so far; NaN, which equals nothing, where the system does not tell."""
+        """Return the thread's processor time so far; NaN, which equals nothing, if the system does not report it."""
         try:
             return math.nan if self._clock is None else time.clock_gettime(self._clock)
         except OSError:  # it has ended
@@ -174,20 +174,20 @@ class _Thread(threading.Thread):
             release_frames(error)
         del function
         self._work = None
-        end_openmp_threads()  # before the engine goes on, whose loops they would slow
+        end_openmp_threads()  # before the engine continues: idle OpenMP threads would slow its loops
         if self._has_lowest_priority:
             self._threads.remove(self)
         work.set_result(outcome)
 
 
 def _end(queue: SimpleQueue[Offloaded | None], threads: list[_Thread]) -> None:
-    for _ in [*threads]:  # one may leave meanwhile
+    for _ in [*threads]:  # a copy: threads remove themselves
         queue.put(None)
 
 
 @atexit.register
 def _end_all() -> None:
-    """Let what is being computed come to its end with the process: a thread that dies in native code aborts it."""
+    """Wait for running functions at exit: a thread that dies in native code aborts the process."""
     deadline = time.monotonic() + GRACE_SECONDS
     pools = list(_pools)
     for pool in pools:

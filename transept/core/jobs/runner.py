@@ -1,6 +1,6 @@
-"""JobRunner: many jobs over one engine, for callers in any thread.
+"""JobRunner: runs many jobs over one engine, for callers in any thread.
 
-Made by the engine; the engine's own `generate`, transcription and text tasks run on it, so they share one batch.
+Made by the engine. The engine's own `generate`, transcription and text tasks run on it, so they share one batch.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from transept.core.jobs.tasks import NO_JOB, JobTasks
 from transept.core.request.input_processor import InputProcessor
 from transept.errors import ForkedProcessError, ParameterError, QueueFullError, shown
 
-LONGEST_WAIT = 1.0  # seconds; then a reader looks whether anybody drives, and the driver at its offloaded functions
+LONGEST_WAIT = 1.0  # seconds; then a reader checks that a thread drives, and the driver checks its offloaded functions
 
-OFFLOAD_THREADS = 2  # beside the engine, which needs the processor itself: decoding of audio, features
+OFFLOAD_THREADS = 2  # for audio decoding, features and the like; few, because the engine needs the cores
 
 Result = TypeVar("Result")
 
@@ -30,9 +30,9 @@ Result = TypeVar("Result")
 class JobRunner:
     """Runs jobs over one engine; every method may be called from any thread.
 
-    There is no thread of its own. Of the threads that wait for events one drives the engine, for everybody: it advances
-    all jobs, steps, and passes on what comes up, until there is something for itself. Then another one takes over.
-    What is to happen between steps (a new job, a function to call) goes through an inbox.
+    It has no thread of its own. One of the threads that wait for events drives the engine on behalf of all: it advances
+    all jobs, computes steps and posts events, until its own channel has an event. Then it wakes another waiting thread,
+    which becomes the driver. Work to do between two steps (a new job, a function to call) goes through an inbox.
     """
 
     def __init__(
@@ -42,25 +42,26 @@ class JobRunner:
         self.tasks = JobTasks(core, inputs, max_num_seqs, self._offload)
         self._max_queue_length = max_queue_length
         self._inbox: deque[Callable[[], None]] = deque()
-        self._news = threading.Event()  # set when something is put into the inbox
-        self._lock = threading.RLock()  # of the two below; reentrant, since closing a generator may happen anywhere
+        self._news = threading.Event()  # set by every addition to the inbox
+        self._lock = threading.RLock()  # of the two below; reentrant, since a generator may be closed at any point
         self._driver: int | None = None  # the thread that drives the engine
         self._waiting: list[Channel] = []  # whose readers wait while another thread drives
         self._pool = OffloadPool(OFFLOAD_THREADS)
         self._pid = os.getpid()
-        self._offloaded: set[Offloaded] = set()  # under way, or on its way back through the inbox
+        self._offloaded: set[Offloaded] = set()  # running, or with a result in the inbox
 
     def run(
         self, jobs: Iterable[Job], max_jobs: int, max_requests: int | None = None
     ) -> Generator[tuple[int, Any], None, None]:
         """Run jobs, at most `max_jobs` at a time, until all have ended.
 
-        jobs: read in the calling thread, when there is room for another one. max_requests: start no other job while so
-        many requests of these are unfinished.
-        Yields ``(index of the job, event)`` as events come: everything that the job yields for its reader, then what it
-        returned, or the TranseptError that it raised. Jobs may end in any order, and each ends alone.
-        Closing the iterator, or an exception that is no TranseptError, closes these jobs and aborts their requests.
-        Raises QueueFullError before anything is read.
+        jobs: consumed lazily in the calling thread, as there is room. max_requests: start no further job while the
+        running ones have that many unfinished requests.
+        Yields ``(index of the job, event)`` as events arrive: first the job's events, then its result, or the
+        TranseptError that it raised. Jobs may end in any order, and such an error does not affect other jobs.
+        Closing the iterator closes these jobs and aborts their requests. If a job raises any other exception, the
+        iterator closes all of them in the same way and raises it.
+        Raises QueueFullError before it reads from `jobs`.
         """
         for name, bound in (("max_jobs", max_jobs), ("max_requests", 1 if max_requests is None else max_requests)):
             if isinstance(bound, bool) or not isinstance(bound, int) or bound < 1:
@@ -89,7 +90,7 @@ class JobRunner:
             self.close(channel)
 
     def check_queue(self) -> None:
-        """Raise QueueFullError while as many requests wait for others as may."""
+        """Raise QueueFullError if max_queue_length requests are waiting."""
         limit, waiting = self._max_queue_length, self._core.num_waiting
         if limit is not None and waiting >= limit:
             raise QueueFullError(
@@ -97,7 +98,7 @@ class JobRunner:
             )
 
     def submit(self, job: Job, channel: Channel | None = None, index: int = 0) -> Channel:
-        """Start a job. channel: where its events go, with its index; None: a new one. Returns the channel."""
+        """Start a job. channel: receives its events, with its index; None: a new one. Returns the channel."""
         check_job(job)
         channel = Channel() if channel is None else channel
         _check_channel(channel)
@@ -107,10 +108,10 @@ class JobRunner:
         return channel
 
     def read(self, channel: Channel) -> tuple[int, Any]:
-        """The next event of a channel's jobs. Drives the engine until it comes, unless another thread does.
+        """Return the next event of a channel's jobs. Drives the engine until then, unless another thread does.
 
         Each job's last event is its result, its TranseptError, or a Crash with any other exception. Raises
-        ParameterError when no job is left that could have another one.
+        ParameterError if all jobs have ended and all events have been read.
         """
         _check_channel(channel)
         self._check_may_wait()
@@ -139,16 +140,16 @@ class JobRunner:
         return channel.take()
 
     def close(self, channel: Channel) -> None:
-        """Close what is left of a channel's jobs and abort their requests, before the engine's next step."""
+        """Close a channel's unfinished jobs and abort their requests, before the engine's next step."""
         _check_channel(channel)
         if channel.unfinished:
             self._put(partial(self.tasks.drop, channel))
             self._drain_unless_driven()
 
     def keep_driving(self, until: Channel) -> None:
-        """Drive the engine for everybody until `release(until)`: for a thread that has nothing else to do.
+        """Drive the engine for all threads until `release(until)`. For a dedicated thread.
 
-        until: a Channel(idles=True). While it drives, what other threads submit or close is begun by this one.
+        until: a Channel(idles=True). Meanwhile this thread also starts and closes the jobs of other threads.
         """
         _check_channel(until)
         until.unfinished.add(0)
@@ -162,22 +163,22 @@ class JobRunner:
 
     @property
     def is_forked_copy(self) -> bool:
-        """Whether this process was forked from the one that has the engine's threads and workers."""
+        """True if this process was forked from the one that has the engine's threads and workers."""
         return os.getpid() != self._pid
 
     def call(self, function: Callable[[], Result]) -> Result:
-        """Call a function between steps, in the thread that drives the engine. Returns, or raises, what it does."""
+        """Call a function between two steps, in the driving thread. Returns its result or raises its exception."""
         self._check_may_wait()
         try:
             self._drive_or_queue(None)
             if self._drives():
-                self._core.keeps_thread(True)  # whoever calls Engine.step calls it again
+                self._core.keeps_thread(True)  # the same thread is expected to call Engine.step again
                 self._drain()
                 self.tasks.start_children()
                 try:
                     return function()
                 finally:
-                    self._drain()  # what others put there meanwhile, and nobody else might do
+                    self._drain()  # actions added meanwhile, which no other thread may drain
         finally:
             if self._drives():
                 self._driver = None
@@ -185,7 +186,7 @@ class JobRunner:
         return self._call_elsewhere(function)
 
     def _call_elsewhere(self, function: Callable[[], Result]) -> Result:
-        """The same, where another thread drives, or did a moment ago."""
+        """Call a function like `call`, through the inbox, because another thread drives or just stopped driving."""
         channel, outcome = Channel(), Future[Result]()
         channel.unfinished.add(0)
 
@@ -206,7 +207,7 @@ class JobRunner:
         return outcome.result()
 
     def _check_may_wait(self) -> None:
-        """Raise an error where a thread would wait for itself, or for one that is gone."""
+        """Raise an error if the calling thread would wait for itself, or for a thread that a fork left behind."""
         if self.is_forked_copy:
             raise ForkedProcessError(
                 "this engine was made in the process that this one was forked from, and its threads stayed there. "
@@ -221,7 +222,7 @@ class JobRunner:
             raise RuntimeError("an offloaded function waits for its own engine: let the job yield a Submit for that")
 
     def _has_step(self, channel: Channel) -> bool:
-        """Do what waits in the inbox; return True if the engine has a step to compute. Waits if nothing can be done."""
+        """Drain the inbox. Returns True if the engine has a step to compute. Waits if there is no work."""
         self._drain()
         more = self.tasks.start_children()
         if channel.events or not channel.unfinished:
@@ -243,13 +244,13 @@ class JobRunner:
     def _drain(self) -> None:
         self._news.clear()
         while self._inbox:
-            self._inbox[0]()  # taken out last: what is interrupted is done again, which all of it allows for
+            self._inbox[0]()  # removed afterwards: an interrupted action runs again, and every action allows that
             self._inbox.popleft()
 
     def _drain_unless_driven(self) -> None:
-        """Do what waits in the inbox now, if no thread drives the engine; who does will before the next step."""
+        """Drain the inbox now, unless another thread drives, which will drain it before its next step."""
         if self._drives():
-            return  # a generator is closed in the middle of a step
+            return  # called in the middle of a step, when a generator is closed
         try:
             self._drive_or_queue(None)
             if self._drives():
@@ -263,7 +264,7 @@ class JobRunner:
         return self._driver == threading.get_ident()
 
     def _drive_or_queue(self, channel: Channel | None) -> None:
-        """Let this thread drive from now on or, if another one does, put the channel among those that wait."""
+        """Make this thread the driver or, if there is one, add the channel to the waiting ones."""
         with self._lock:
             if self._driver is None:
                 self._driver = threading.get_ident()
@@ -271,7 +272,7 @@ class JobRunner:
                 self._waiting.append(channel)
 
     def _leave(self, channel: Channel | None) -> None:
-        """A thread drives no longer, or a reader waits no longer. If nobody drives, one of those who wait is woken."""
+        """Stop driving or waiting. If no thread drives, wake one of the waiting readers."""
         with self._lock:
             if channel in self._waiting:
                 self._waiting.remove(channel)
@@ -279,7 +280,7 @@ class JobRunner:
                 self._waiting.pop(0).wake()
 
     def _offload(self, function: Callable[[], Any], done: Callable[[Offloaded], None], long_running: bool) -> Offloaded:
-        """Call a function on the pool, and `done` with its outcome in the thread that drives."""
+        """Call a function on the pool, then `done` with its outcome in the driving thread."""
 
         def take_back(future: Any) -> None:
             done(future)

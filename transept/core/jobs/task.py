@@ -1,4 +1,4 @@
-"""Task: the state of one running job, and the order in which its events and those of its children are passed on.
+"""Task: the state of one running job, and the order in which it passes on its events and those of its children.
 
 Made and advanced by `transept.core.jobs.tasks`.
 """
@@ -25,17 +25,17 @@ class Task:
     parent: Task | None = None
     depth: int = 0  # parents above it
     requests: dict[str, RequestOutput | None] = field(default_factory=dict)  # the last Submit's, by request id
-    streams: bool = False  # whether that Submit does
+    streams: bool = False  # True if the last Submit streams
     offloaded: Offloaded | None = None
-    long_running: bool = False  # whether a function of it, or of its parent, was
+    long_running: bool = False  # True if an offloaded function of this task or of its parent was
     waiting_children: Iterator[Job] | None = None  # the last Gather's jobs that have not started
     children: list[Task] = field(default_factory=list)  # the started ones, in order
     number: int = 0  # of this task among its parent's children
-    num_at_work: int = 0  # children that have not ended
+    num_at_work: int = 0  # started children that have not ended
     unreleased: deque[Task] = field(default_factory=deque)  # children from the first one that has not ended
     merge: Callable[[int, Any], Iterable[Any]] | None = None  # the last Gather's, of the children's events
-    merge_failure: Exception | None = None  # what that raised
-    held: list[Any] = field(default_factory=list)  # events that came while an older sibling was at work
+    merge_failure: Exception | None = None  # raised by merge
+    held: list[Any] = field(default_factory=list)  # events held back while an older sibling is running
     ended: bool = False
     result: Any = None
 
@@ -55,7 +55,7 @@ class Task:
         self.release()
 
     def release(self) -> None:
-        """Pass on the events that are held: merged at once, or, without `merge`, when no older sibling is at work."""
+        """Pass on the held events: merged at once, or, without `merge`, once all older siblings have ended."""
         parent = self.parent
         if parent is None:
             for event in self.held:
@@ -71,7 +71,7 @@ class Task:
         self.held = []
 
     def release_children(self) -> None:
-        """Pass on what the children hold, up to the first one that is at work."""
+        """Pass on the children's held events, up to and including the first child that has not ended."""
         while self.unreleased:
             oldest = self.unreleased[0]
             if oldest.held:
@@ -90,7 +90,7 @@ class Task:
             self.merge_failure = failure
 
     def forget_children(self) -> None:
-        """Take back the last Gather."""
+        """Reset the state of the last Gather."""
         self.children, self.waiting_children, self.merge, self.merge_failure = [], None, None, None
         self.unreleased.clear()
         self.num_at_work = 0

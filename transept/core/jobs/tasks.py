@@ -1,6 +1,6 @@
-"""The state of all jobs over one engine: what each waits for, and what makes it go on.
+"""JobTasks: the state of all jobs over one engine, and the rules by which they wait and resume.
 
-Used by `transept.core.jobs.runner.JobRunner` alone, in the thread that drives the engine.
+Used only by `transept.core.jobs.runner.JobRunner`, in the thread that drives the engine.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from transept.errors import ParameterError, RequestFailedError, TranseptError, i
 
 logger = logging.getLogger(__name__)
 
-MAX_GATHERED = 16  # jobs of one Gather at work: enough for a batch, few enough that events come out all along
+MAX_GATHERED = 16  # running jobs of one Gather: enough for a batch, few enough that events come out steadily
 MAX_DEPTH = 64  # of jobs that gather jobs: each level takes some frames of Python's stack
-STARTED_A_TURN = 64  # jobs of Gathers, so that the engine steps however many there are
+STARTED_A_TURN = 64  # jobs of Gathers started between two steps, so that many jobs do not delay a step
 
 NO_JOB: Any = object()  # the end of an iterator, which may yield anything
 
@@ -38,7 +38,7 @@ class JobTasks:
 
     Invariant between calls: every task that has not ended waits for requests, for another thread, or for children.
 
-    bare: requests that the engine's user added directly; None for those that took part in no step since `take_bare`.
+    bare: requests of Engine.add_request, by request id; None for those that took part in no step since `take_bare`.
     """
 
     def __init__(self, core: EngineCore, inputs: InputProcessor, max_num_seqs: int, offload: OffloadCall) -> None:
@@ -48,9 +48,9 @@ class JobTasks:
         self.bare: dict[str, SequenceGroup | None] = {}
         self._offload = offload
         self._roots: dict[Channel, set[Task]] = {}
-        self._owners: dict[str, Task] = {}  # of unfinished requests, by request id
+        self._owners: dict[str, Task] = {}  # task of each unfinished request, by request id
         self._parents: list[Task] = []  # tasks with children that have not started, oldest first
-        self._answered: dict[Task, None] = {}  # tasks with new outputs, for which they may wait
+        self._answered: dict[Task, None] = {}  # tasks with new outputs
         self._num_requests = 0
 
     def start(self, job: Job, channel: Channel, index: int) -> None:
@@ -70,7 +70,7 @@ class JobTasks:
         channel.wake()
 
     def add_bare(self, request_id: str, request: PreparedRequest) -> None:
-        """Queue a request of the engine's user. Raises what EngineCore.add raises; ids are in use until `take_bare`."""
+        """Queue a request of Engine.add_request. Raises what EngineCore.add raises. `take_bare` frees the id."""
         if request_id in self.bare:
             raise id_in_use(request_id)
         self.bare[request_id] = None
@@ -81,7 +81,7 @@ class JobTasks:
             raise
 
     def abort_bare(self, request_id: str) -> None:
-        """Drop a request of the engine's user; do nothing for an unknown id."""
+        """Drop a request of Engine.add_request; do nothing for an unknown id."""
         if request_id in self.bare:
             del self.bare[request_id]
             self.core.abort(request_id)
@@ -97,8 +97,8 @@ class JobTasks:
         return outputs
 
     def hand_on(self) -> None:
-        """After a step: give its outputs to whoever waits for them. Jobs with all of their outputs go on."""
-        while self.core.took_part:  # taken out last, so that an interruption loses none
+        """Distribute the outputs of a step, and resume the jobs that have all of their outputs."""
+        while self.core.took_part:  # removed afterwards, so that an interruption loses none
             self._give_output(self.core.took_part[0])
             self.core.took_part.popleft()
         while self._answered:
@@ -123,7 +123,7 @@ class JobTasks:
             job = next(parent.waiting_children, NO_JOB)
             if job is not NO_JOB:
                 check_job(job)
-        except Exception as error:  # of what makes the jobs
+        except Exception as error:  # of the iterable of jobs
             self._close_children(parent)
             self._advance(parent, error=error)
             return
@@ -144,12 +144,12 @@ class JobTasks:
         return parent.num_at_work < MAX_GATHERED and parent.channel.num_requests < self.max_num_seqs
 
     def _give_output(self, group: SequenceGroup) -> None:
-        """Record a request's output of a step for the job or the user that waits for it."""
+        """Record a request's output of a step for its job, or for Engine.step."""
         task = self._owners.get(group.request_id)
         if task is None:
             if group.request_id in self.bare:
                 self.bare[group.request_id] = group
-            return  # or its job is gone since the step
+            return  # otherwise, its job has been closed since the step
         if not (group.finished or task.streams):
             return
         output = self.core.output(group)
@@ -179,10 +179,10 @@ class JobTasks:
             except BaseException as failure:
                 if is_interruption(failure):
                     raise
-                answer = error = None  # else the error would be in a frame that its own traceback holds: a cycle
+                answer = error = None  # else the traceback's own frame would refer to the error: a cycle
                 return self._fail(task, failure)
             answer = error = None
-            if not issubclass(type(event), Wait | Gather | Offload | Submit):  # not isinstance, which asks the object
+            if not issubclass(type(event), Wait | Gather | Offload | Submit):  # isinstance would call the event's code
                 task.tell(event)
                 continue
             try:
@@ -201,7 +201,7 @@ class JobTasks:
                     "nothing is left to wait for: Wait() follows a streaming Submit until all finished"
                 )
             return True
-        self._abort(task)  # a stream that the job reads no further
+        self._abort(task)  # a stream that the job has stopped reading
         if isinstance(event, Gather):
             if task.depth >= MAX_DEPTH:
                 raise ParameterError(f"jobs gather jobs at most {MAX_DEPTH} deep")
@@ -223,7 +223,7 @@ class JobTasks:
         return bool(event.requests)
 
     def _new_id(self) -> str:
-        """An id that no request of the engine's user has."""
+        """Return an id that no request of Engine.add_request has."""
         while True:
             request_id = f"job-{self._num_requests}"
             self._num_requests += 1
@@ -233,7 +233,7 @@ class JobTasks:
     def _take_back(self, task: Task, future: Offloaded) -> None:
         """Resume a job with the result of its offloaded function."""
         if task.offloaded is not future:
-            return  # it is gone
+            return  # the job has been closed
         with self._working_on(task):
             task.offloaded = None
             task.long_running |= future.long_running

@@ -1,4 +1,4 @@
-"""How much of a processor a thread gets beside others that want it. Linux alone has priorities of threads."""
+"""Lower the priority of threads, so that offloaded work yields the processor to the engine. Only on Linux."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ SHORT_SLICE = 100_000  # nanoseconds, the least that Linux has
 
 
 def raise_niceness(thread: int, by: int) -> None:
-    """Raise a thread's niceness above that of the process's first one.
+    """Raise a thread's niceness above that of the process's main thread.
 
-    thread: its native id. by: 10 leaves it a tenth of what another thread gets of a core that both want.
+    thread: its native id. by: with 10, the thread gets a tenth of a normal thread's share of a contended core.
     """
     if sys.platform == "linux":
         with suppress(OSError):  # it has ended, or the system forbids it
@@ -26,10 +26,10 @@ def raise_niceness(thread: int, by: int) -> None:
 
 
 def set_lowest_priority(thread: int) -> None:
-    """Leave a thread a seventieth, and slices so short that whoever wakes up beside it hardly waits.
+    """Set a thread's share of a contended core to a seventieth, and its time slice to the minimum.
 
-    Linux before 6.12 knows slices of one length only. Threads that it starts from now on inherit both; there is no way
-    back.
+    With short slices, a thread that wakes up on the same core hardly waits. Linux before 6.12 ignores the slice.
+    Threads that this thread starts later inherit both settings. The change cannot be undone.
     """
     number = SCHED_SETATTR.get(platform.machine()) if sys.platform == "linux" else None
     if number is not None:

@@ -60,7 +60,7 @@ FLOAT32 = (torch.float32,)
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 CPU_WEIGHTS = (torch.float32, torch.float16, torch.bfloat16, torch.int8)  # of decoders; encoders also have uint8
 ANY_NUMBER = range(1, 1 << 62)
-HUNDREDS = 256  # the least rows of encoders that read audio, for a choice before the rows are known
+HUNDREDS = 256  # least rows of encoders that read audio or images, for choices made before the rows are known
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,11 @@ class Kernel(Generic[FunctionT]):
     """A row of the table.
 
     function: the callable. runs: the compiled functions that it calls. device: of the tensors. dtypes: of the tensors.
-    weights: dtypes of packed weights, if it reads any. rows: of a call: rows of a product, queries or tokens of a
-    sequence. inputs: a number of which a weight's inputs must be a multiple. quantization: the engine's. long_inputs:
-    True if it serves only encoders that read audio or images. needs: capabilities of the processor (cpu/isas.py) that
-    it needs, or with which it is the best.
+    weights: dtypes of packed weights, if it reads any. rows: numbers of rows that it serves in a call: rows of a
+    product, or queries or tokens of a sequence. inputs: a weight's number of inputs must be a multiple of this.
+    quantization: serves only engines with this weight rounding; None: all. long_inputs: True if it serves only encoders
+    that read audio or images. needs: capabilities of the processor (cpu/isas.py) without which the kernel does not run,
+    or is not the fastest.
     """
 
     function: FunctionT
@@ -121,7 +122,7 @@ class Operation(Generic[FunctionT]):
     def serving(
         self, x: Tensor, *, rows: int = 1, quantization: str | None = None, long_inputs: bool = False
     ) -> FunctionT | None:
-        """Return the first kernel that serves for a tensor, or None; none computes gradients."""
+        """Return the first kernel that serves for a tensor, or None. No kernel serves a tensor that requires grad."""
         if x.requires_grad:
             return None
         return self.find(
@@ -136,21 +137,21 @@ class Operation(Generic[FunctionT]):
 
 
 class Panels(Protocol):
-    """A weight [out, in] in the order of kernels for a type of device. x_dtype: of activations."""
+    """A packed weight [out, in], in the order in which a device's kernels read it. x_dtype: dtype of activations."""
 
     device: str
     x_dtype: torch.dtype
 
     @property
     def alignment(self) -> int:
-        """The number of which the first output of a part must be a multiple."""
+        """`first` of `outputs` must be a multiple of this."""
 
     @property
     def dtype(self) -> torch.dtype:
-        """The numbers' dtype."""
+        """Dtype of the packed weight."""
 
     def outputs(self, first: int, stop: int) -> Any:
-        """Return some of the outputs; `first` is a multiple of `alignment`."""
+        """Return the part of the weight for outputs `first` to `stop - 1`; `first` is a multiple of `alignment`."""
 
     def rows(self, indices: Tensor, table: Tensor | None = None, places: Tensor | None = None) -> Tensor:
         """Return rows of the weight, with rows of a table [size, in] added.
@@ -165,7 +166,7 @@ OF_PANELS = ("transept_panel", "transept_weight_rows")
 
 PACK: Operation[Callable[[Tensor], Panels]] = Operation(
     "pack a weight",
-    Kernel(  # of encoders that read sound or images: see docs/performance.md for what they lose
+    Kernel(  # for encoders that read audio or images; docs/performance.md has the loss in accuracy
         panels.pack_int8_for_int8,
         ("transept_pack_int8", *OF_PANELS),
         quantization="int8",
@@ -178,7 +179,7 @@ PACK: Operation[Callable[[Tensor], Panels]] = Operation(
         ("transept_pack_bfloat16", "transept_whole_pairs", *OF_PANELS),
         quantization="bfloat16",
     ),
-    Kernel(panels.pack_floats, ("transept_pack_floats", *OF_PANELS)),  # in float16 where that loses nothing
+    Kernel(panels.pack_floats, ("transept_pack_floats", *OF_PANELS)),  # in float16 if that is exact
     Kernel(
         rounded_weights.round_to_int8,
         device="cuda",
@@ -197,7 +198,7 @@ PACK: Operation[Callable[[Tensor], Panels]] = Operation(
 
 PACK_CONVOLUTION: Operation[Callable[[Tensor], Panels]] = Operation(
     "pack a convolution's weight",
-    *(  # which 8 bits would round too coarsely; in float32 PyTorch's is as fast
+    *(  # bfloat16 also with int8, since 8 bits would round too coarsely; in float32, PyTorch's is as fast
         Kernel(
             panels.pack_bfloat16,
             ("transept_pack_bfloat16", "transept_whole_pairs", *OF_PANELS),
@@ -208,8 +209,8 @@ PACK_CONVOLUTION: Operation[Callable[[Tensor], Panels]] = Operation(
     ),
 )
 
-# The choice is made for a weight, not for a call, so that a row comes out the same whatever is beside it. In int8
-# `transept_product` takes AMX by itself, for many rows: its sums are integers, the same either way.
+# The kernel is chosen once for each weight, not for each call, so that a row's result does not depend on other rows. In
+# int8, `transept_product` itself uses AMX for many rows: integer sums are the same either way.
 PRODUCT: Operation[Callable[..., Tensor]] = Operation(
     "x @ weight.T + bias, on CPUs with an activation",
     Kernel(
@@ -235,7 +236,7 @@ FEED_FORWARD: Operation[type[FeedForwardKernel]] = Operation(
     "x += fc2(act(fc1(normed)))",
     Kernel(FeedForwardKernel, ("transept_add_feed_forward",), weights=(torch.bfloat16, torch.uint8), needs={TILES}),
 )
-PRODUCT_AND_GELU = Operation(  # in other dtypes the form with tanh is farther off than rounding in between
+PRODUCT_AND_GELU = Operation(  # only in bfloat16: elsewhere the error of GELU's tanh form exceeds the rounding error
     "gelu(x @ weight.T + bias)", Kernel(gelu_product.gelu_of_product, device="cuda", dtypes=(torch.bfloat16,))
 )
 ACTIVATE = Operation("an activation of x + bias, in place", Kernel(rows.activate, ("transept_activate",)))
@@ -253,7 +254,7 @@ PAGED_ATTENTION = Operation(
 )
 ENCODER_ATTENTION = Operation(
     "attention of a sequence over itself, with a bias by distance or none",
-    Kernel(  # whose bfloat16 is faster there than 8 bits, and finer
+    Kernel(  # with AMX, bfloat16 is faster than 8 bits, and more accurate
         encoder_attention.attend_in_bfloat16,
         ("transept_attend_sequence_in_bfloat16",),
         quantization="int8",

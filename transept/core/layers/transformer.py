@@ -32,7 +32,7 @@ from transept.core.layers.projected_attention import CrossAttention
 
 
 class EncoderLayer(nn.Module):
-    """``self_attn``, ``ffn``, each with its norm, such as ``ffn_norm``, and with sandwich_norm ``ffn_post_norm``."""
+    """Self-attention ``self_attn`` and feed-forward ``ffn``, with norms such as ``ffn_norm`` and ``ffn_post_norm``."""
 
     def __init__(self, config: LayerConfig, context: LayerContext) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class EncoderLayer(nn.Module):
         """x: [encoder_tokens, hidden]. positions: see SelfAttention. Returns x's shape."""
         given = (None, metadata, attention_bias, positions)
         if self.pre_norm:
-            # Attention's output is given no name: it would be there as long as the feed-forward layer runs.
+            # No local variable holds attention's output: it would stay alive while the feed-forward layer runs.
             x, normed = add_norm(
                 x,
                 _normed(self.self_attn(norm_of(x, self.self_attn_norm), *given), self.self_attn_post_norm),
@@ -67,11 +67,11 @@ class EncoderLayer(nn.Module):
 
 
 class EncoderLayers(nn.ModuleList):
-    """Layers of an encoder, one after the other."""
+    """The layers of an encoder, called one after the other."""
 
     @classmethod
     def of(cls, config: Any, context: LayerContext, **options: Any) -> EncoderLayers:
-        """The layers of an encoder whose config names sizes as BART's does. options: see `LayerConfig.of_side`."""
+        """Make the layers of an encoder from a config with BART's names. options: see `LayerConfig.of_side`."""
         layer = LayerConfig.of_side(config, "encoder", **options)
         return cls(EncoderLayer(layer, context) for _ in range(config.encoder_layers))
 
@@ -82,14 +82,14 @@ class EncoderLayers(nn.ModuleList):
         attention_bias: AttentionBias | RelativeKeys | None = None,
         positions: Tensor | None = None,
     ) -> Tensor:
-        """As EncoderLayer.forward. attention_bias: of all layers."""
+        """Call all layers, see EncoderLayer.forward. attention_bias: shared by all layers."""
         for layer in self:
             x = layer(x, metadata, attention_bias, positions)
         return x
 
 
 class DecoderLayer(nn.Module):
-    """``self_attn``, ``cross_attn``, ``ffn``, each with its norms as in an EncoderLayer."""
+    """``self_attn``, ``cross_attn`` and ``ffn``, with norms as in an EncoderLayer."""
 
     def __init__(self, config: LayerConfig, context: LayerContext) -> None:
         super().__init__()
@@ -108,8 +108,8 @@ class DecoderLayer(nn.Module):
 
     @cached_property
     def kernel(self) -> DecoderLayerKernel | None:
-        """The layer as a kernel, for steps of one token a sequence; None where the kernel does not serve it."""
-        if not self._in_one_process:  # it would have to stop for the sums
+        """The layer as a kernel, for steps with one token for each sequence; None if the kernel cannot compute it."""
+        if not self._in_one_process:  # it would need three all-reduces inside the kernel
             return None
         self_attn, cross_attn = self.self_attn, self.cross_attn
         if self_attn.rotary is not None or self_attn.attn.window is not None or self.ffn_post_norm is not None:
@@ -166,36 +166,36 @@ class DecoderLayer(nn.Module):
 
 
 class DecoderLayers(nn.ModuleList):
-    """Layers of a decoder, one after the other.
+    """The layers of a decoder, called one after the other.
 
-    On a CPU, a step in which every sequence has one token computes neighbouring layers with the same bias in one call,
-    and with the last of them the norm that follows.
+    On a CPU, if every row of a step is a span (see DecodeRows), one kernel call computes consecutive layers with the
+    same bias. The call for the last layer also computes the norm that follows.
     """
 
     @classmethod
     def of(cls, config: Any, context: LayerContext, **options: Any) -> DecoderLayers:
-        """The layers of a decoder whose config names sizes as BART's does. options: see `LayerConfig.of_side`."""
+        """Make the layers of a decoder from a config with BART's names. options: see `LayerConfig.of_side`."""
         layer = LayerConfig.of_side(config, "decoder", **options)
         return cls(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
 
     @cached_property
     def _kernels(self) -> list[DecoderLayerKernel | None]:
-        """Each layer as a kernel; None for a layer of another kind, and for one that no kernel serves."""
+        """Each layer as a kernel; None for a layer of another class, and for one that the kernel cannot compute."""
         return [layer.kernel if type(layer) is DecoderLayer else None for layer in self]
 
     @cached_property
     def _backend(self) -> AttentionBackend | None:
-        """The backend of the layers that have a kernel; None if there are none."""
+        """The attention backend of the layers that have a kernel; None if no layer has one."""
         layers = zip(self, self._kernels, strict=True)
         return next((layer.backend for layer, kernel in layers if isinstance(layer, DecoderLayer) and kernel), None)
 
     @cached_property
     def _calls(self) -> dict[tuple[int, int, nn.Module | None], tuple[DecoderLayersKernel, nn.Module | None]]:
-        """What `_call` returned."""
+        """Cache of `_call`."""
         return {}
 
     def _call(self, start: int, stop: int, norm: Any) -> tuple[DecoderLayersKernel, nn.Module | None]:
-        """Some layers and the norm after them in one call; the norm itself where no kernel serves it, else None."""
+        """Return a kernel for some layers and the norm after them, and the norm if the kernel does not include it."""
         key = start, stop, norm
         if key not in self._calls:
             kernels = [kernel for kernel in self._kernels[start:stop] if kernel is not None]
@@ -213,9 +213,9 @@ class DecoderLayers(nn.ModuleList):
         positions: Tensor | None = None,
         last_norm: nn.Module | None = None,
     ) -> Tensor:
-        """x: [tokens, hidden]. kv_caches, attention_biases: one a layer.
+        """Call all layers, then `last_norm`. x: [tokens, hidden]. kv_caches, attention_biases: one for each layer.
 
-        positions: see SelfAttention. last_norm: of what the last layer returns. Returns x's shape.
+        positions: see SelfAttention. last_norm: applied to the last layer's output. Returns x's shape.
         """
         biases = [None] * len(self) if attention_biases is None else attention_biases
         layers = [*zip(self, biases, kv_caches, strict=True)]
@@ -232,7 +232,7 @@ class DecoderLayers(nn.ModuleList):
     def _parts(
         self, x: Tensor, metadata: AttentionMetadata, biases: Sequence[AttentionBias | None]
     ) -> Iterator[tuple[int, int, DecodeStep | None]]:
-        """The layers from one to another, and their step where one call computes them."""
+        """Yield ranges of layers (start, stop, step). step: for one kernel call; None: call the layers one by one."""
         if not runs_on(x) or self._backend is None:
             yield 0, len(self), None
             return
@@ -248,7 +248,7 @@ def _normed(x: Tensor, norm: nn.Module | None) -> Tensor:
 
 
 def _add_feed_forward(x: Tensor, normed: Tensor, ffn: FeedForward, post_norm: nn.Module | None) -> Tensor:
-    """``x + ffn(normed)``, or the norm of what ffn computes added to x, which may be overwritten; [tokens, hidden]."""
+    """Return ``x + ffn(normed)``, or ``x + post_norm(ffn(normed))``. May overwrite x, [tokens, hidden]."""
     return ffn.add_to(x, normed) if post_norm is None else x + norm_of(ffn(normed), post_norm)
 
 
@@ -266,13 +266,13 @@ def _projection(linear: Linear, outputs: int | None = None) -> Projection:
 
 
 def _is_served(norm: nn.Module) -> bool:
-    """Whether a kernel computes the norm; what is derived from these may compute otherwise."""
+    """Return True if a kernel computes the norm. Not for subclasses, which may override `forward`."""
     known = type(norm) in (nn.LayerNorm, RMSNorm)
     return known and all(part.dtype is torch.float32 and part.is_cpu for part in norm.parameters())
 
 
 def _norm(norm: Any) -> Norm:
-    """Its weight and bias; without a mean to subtract there is no bias."""
+    """Return the norm's weight and bias. An RMSNorm, which subtracts no mean, has no bias."""
     if isinstance(norm, RMSNorm):
         return Norm(norm.weight + norm.weight_offset if norm.weight_offset else norm.weight, None)
     weight = torch.ones(norm.normalized_shape) if norm.weight is None else norm.weight

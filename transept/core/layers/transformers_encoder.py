@@ -1,7 +1,7 @@
-"""transformers_encoder: an encoder of transformers inside a model of ours, for families with an unusual one.
+"""transformers_encoder: a transformers encoder inside a Transept model, for families with an unusual encoder.
 
-It computes what transformers computes, features of one shape in a batch, and knows nothing of steps: no packed weights,
-no kernels, no sharding. It serves where the encoder runs once for many decoded tokens.
+It runs transformers' code on batches of features of one shape: no packed weights, no kernels, no sharding. That is
+acceptable if the encoder runs once for many decoded tokens.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 
 
 def transformers_encoder(config: PretrainedConfig, model_class: str | None = None, **options: Any) -> nn.Module:
-    """The model that AutoModel makes of an encoder's config, such as ``config.encoder``, for `__init__` of a model.
+    """Make the model that AutoModel makes from an encoder's config, such as ``config.encoder``.
 
-    model_class: ``"package.module:Name"`` of one of transformers, where AutoModel makes another of this config or none:
-    one config may be of both sides. options: of the class that it makes, such as ``add_pooling_layer=False``.
-    Its state_dict has the names of transformers' modules, which are mostly those of checkpoints. Call it with keywords,
-    as in transformers: ``encoder(pixel_values=batch).last_hidden_state`` is [batch, tokens, hidden].
-    Every process of a parallel group computes all of it, and pipeline_parallel_size is refused.
-    Its numbers are drawn, until the checkpoint's take their place; the global random state stays as it was.
+    Call it in `__init__` of a model. model_class: ``"package.module:Name"`` of a transformers class, if AutoModel makes
+    another class from this config, as for a config of both sides, or none. options: of that class, such as
+    ``add_pooling_layer=False``. The state_dict has transformers' names, which are usually those of checkpoints. Call
+    the encoder with keywords, as in transformers: ``encoder(pixel_values=batch).last_hidden_state`` is [batch, tokens,
+    hidden]. Every process of a parallel group computes the whole encoder. pipeline_parallel_size is refused, unless
+    layers of Transept's follow it in the encoder. Weights are random until the checkpoint's are loaded; the global
+    random state does not change.
     """
     from transformers import AutoModel
 

@@ -1,8 +1,8 @@
 """Messages between the engine's process and its workers: pickles over a socket, and large tensors beside them.
 
-`multi_process` and `worker_main` have its two ends. A message for several workers is packed once. On one machine large
-tensors are in anonymous memory, and each worker receives a descriptor of it: the memory has no name that could be left
-behind, and is freed with the last process that holds it. Between machines the tensors follow the pickle.
+`multi_process` and `worker_main` have the two ends. A message for several workers is packed once. On one machine, large
+tensors are in anonymous memory, of which each worker receives a file descriptor: the memory has no name that could be
+left behind, and is freed when the last process closes it. Between machines, the tensors follow the pickle.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Parcel:
-    """A packed message: what goes through the socket, and a descriptor of memory with its tensors if they do not."""
+    """A packed message. data: bytes for the socket. memory: descriptor of memory with the tensors; None: in `data`."""
 
     data: bytes
     memory: int | None
 
     def __enter__(self) -> Parcel:
-        """Return the parcel, whose memory this process gives up at the end of the `with` block."""
+        """Return the parcel. This process closes its memory at the end of the `with` block."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give up this process's hold of the memory."""
+        """Close this process's descriptor of the memory."""
         if self.memory is not None:
             os.close(self.memory)
             self.memory = None
@@ -57,7 +57,7 @@ class Connection:
         self._passes_memory = connected.family == socket.AF_UNIX  # both ends are on one machine
 
     def pack(self, message: Any) -> Parcel:
-        """Pack a message for this connection and others of its kind. Raises the exceptions of pickling.
+        """Pack a message for this connection and others of the same kind. Raises what pickling raises.
 
         Tensors travel through the socket if they are small, or if the system refuses memory or a descriptor.
         """
@@ -130,7 +130,7 @@ def _split(memory: memoryview, sizes: Sequence[int]) -> list[memoryview]:
 
 
 def anonymous_memory(size: int) -> int:
-    """A descriptor of so many bytes of memory, all zeros, without a name."""
+    """Return a descriptor of `size` bytes of unnamed memory, all zeros."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("transept", os.MFD_CLOEXEC)
     else:
@@ -141,7 +141,7 @@ def anonymous_memory(size: int) -> int:
 
 
 def _shared(buffers: Sequence[memoryview], total: int) -> int:
-    """Anonymous memory that holds the buffers, one after the other."""
+    """Return a descriptor of anonymous memory that holds the buffers, one after the other."""
     descriptor = anonymous_memory(total)
     try:
         with mmap.mmap(descriptor, total) as memory:
@@ -154,14 +154,14 @@ def _shared(buffers: Sequence[memoryview], total: int) -> int:
 
 
 def dumps(message: Any, take: Callable[[pickle.PickleBuffer], object] | None = None) -> bytes:
-    """Pickle a message. take: receives the numbers of its tensors; without it they are within the pickle."""
+    """Pickle a message. take: receives the buffers of its tensors; without it they are in the pickle."""
     stream = io.BytesIO()
     _Pickler(stream, 5, buffer_callback=take).dump(message)
     return stream.getvalue()
 
 
 class _Pickler(pickle.Pickler):
-    """Keeps the numbers of tensors out of the pickle, and refuses classes that a worker cannot import."""
+    """Keeps tensors' buffers out of the pickle, and refuses classes that a worker cannot import."""
 
     def reducer_override(self, obj: Any) -> Any:
         """Called by pickle for all objects except Python's built-in ones."""

@@ -1,6 +1,6 @@
-"""ParallelGroup: the ranks that share a model's layers, their parts of weights, and sums over all ranks.
+"""ParallelGroup: the ranks that share a model's layers, their shards of weights, and sums over all ranks.
 
-Layers receive it and cut themselves by it (Shoeybi et al. 2019, "Megatron-LM"); an `Exchange` moves the numbers.
+Layers receive it and shard themselves by it (Shoeybi et al. 2019, "Megatron-LM"); an `Exchange` moves the tensors.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from transept.errors import ParameterError, TranseptError, message_of
 
 
 class ExchangeError(TranseptError):
-    """Ranks cannot exchange anything any more: one has gone, or computes another step. No rank can continue."""
+    """Ranks can no longer exchange tensors: one has gone, or computes another step. No rank can continue."""
 
 
 class Exchange(ABC):
     """Exchanges tensors between the ranks of a group. Every rank makes the same calls in the same order.
 
-    piece_bytes: best size of an exchange; None: any.
+    piece_bytes: maximum bytes of a tensor that one exchange should move; None: no limit.
     """
 
     piece_bytes: int | None = None
@@ -56,7 +56,7 @@ class ParallelGroup:
     """The ranks that share a model's layers.
 
     rank: number of this process, from 0. size: number of ranks. exchange: between them; None for a single rank, and if
-    layers are built only to check whether they can be cut.
+    layers are built only to check that they can be sharded.
 
     Raises ParameterError for a rank outside the group.
     """
@@ -70,9 +70,9 @@ class ParallelGroup:
             raise ParameterError(f"there is no rank {self.rank} in a group of {self.size}")
 
     def share(self, total: int, what: str) -> int:
-        """Return each rank's number of `total` equal things.
+        """Return each rank's share of `total` equal parts, such as heads.
 
-        what: their name, for the message. Raises ParameterError if the size does not divide them.
+        what: their name, for the message. Raises ParameterError if `size` does not divide `total`.
         """
         if total % self.size:
             raise ParameterError(
@@ -82,7 +82,7 @@ class ParallelGroup:
         return total // self.size
 
     def shard(self, total: int, dim: int) -> Shard:
-        """Return the rank's part of `total` rows or columns. If the size does not divide them, parts differ by one."""
+        """Return the rank's part of `total` rows or columns. Parts differ by one if `size` does not divide `total`."""
         first, stop = (index * total // self.size for index in (self.rank, self.rank + 1))
         return Shard(dim, first, stop, total)
 

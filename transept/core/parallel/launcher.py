@@ -36,7 +36,7 @@ class RankProcess(ABC):
 
     @abstractmethod
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it has ended, for `timeout` seconds at most. Returns whether it has."""
+        """Wait until it has ended, at most `timeout` seconds. Returns True if it has."""
 
     @abstractmethod
     def kill(self) -> None:
@@ -61,9 +61,9 @@ class Launched:
 
 
 class Launcher(ABC):
-    """Starts ranks. It pickles, as EngineConfig does, and may start the ranks of many engines.
+    """Starts ranks. It must be picklable, as EngineConfig is, and may start the ranks of many engines.
 
-    is_local: True if ranks see this machine's GPUs, of which each takes the one with its number.
+    is_local: True if ranks see this machine's GPUs; rank i then uses GPU i.
     """
 
     is_local = True

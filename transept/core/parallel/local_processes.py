@@ -1,6 +1,6 @@
 """LocalProcesses: the default launcher, which starts ranks as programs on this machine. Used by `multi_process`.
 
-The programs are started neither by fork nor by multiprocessing, so a script that makes an engine is not run again.
+It uses neither fork nor multiprocessing, so a script that makes an engine is not run again in the ranks.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class LocalProcess(RankProcess):
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", PROGRAM, *map(str, (theirs.fileno(), os.getpid(), *given))],
                 stdin=subprocess.DEVNULL,
-                stdout=2,  # the engine's process keeps its output to itself
+                stdout=2,  # stderr: stdout belongs to the engine's process
                 pass_fds=[theirs.fileno(), *given, *links.values()],
                 env=environment,
-                process_group=0,  # a terminal's Ctrl-C goes to the engine's process alone, which decides
+                process_group=0,  # a terminal's Ctrl-C reaches only the engine's process
             )
         self.name = f"process {self._process.pid}"
 
@@ -65,12 +65,12 @@ class LocalProcess(RankProcess):
 
 
 class LocalProcesses(Launcher):
-    """Starts programs, with memory that a stage's ranks share and socket pairs between stages. Neither has a name."""
+    """Starts programs, with unnamed memory for the ranks of a stage and socket pairs between stages."""
 
     def launch(self, size: int, num_stages: int, num_threads: int, device: str) -> Launched:
         """See Launcher."""
         processes: list[LocalProcess] = []
-        with ExitStack() as ours:  # closed here once the processes have theirs
+        with ExitStack() as ours:  # this process's descriptors, closed once the ranks have inherited them
             memory: list[int | None] = [None] * num_stages
             if device == "cpu" and shared_memory.serves():
                 for stage in range(num_stages):
@@ -89,7 +89,10 @@ class LocalProcesses(Launcher):
 
 
 def _linked(size: int, num_stages: int, ours: ExitStack) -> dict[int, dict[int, int]]:
-    """Descriptors of each rank's sockets, by the stage at the other end: neighbours, and from the last to all."""
+    """Return each rank's socket descriptors, by the stage at the other end.
+
+    They connect neighbouring stages, and the last stage to every other.
+    """
     links: dict[int, dict[int, int]] = {rank: {} for rank in range(size * num_stages)}
     for rank in range(size):
         for stage in range(num_stages - 1):

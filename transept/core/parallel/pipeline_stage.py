@@ -1,7 +1,7 @@
 """PipelineStage: a stage's layers of a model, and its messages to other stages (Huang et al. 2019, "GPipe").
 
-Each stage computes some neighbouring layers of the encoder and some of the decoder, sends their output to the stage
-after it, and continues with the next step. `core/layers/staging.py` puts the stage into a model; links send messages.
+Each stage computes some consecutive layers of the encoder and some of the decoder, sends their output to the next
+stage, and continues with the next step. `core/layers/staging.py` puts the stage into a model; links send messages.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class Link(ABC):
 
 
 class PipelineStage:
-    """One stage of `count`, from 0.
+    """One of `count` stages, numbered from 0.
 
-    links: by the stage at the other end: those to its neighbours, and between the last stage and every other.
-    step: number of the step that it computes, set by the worker, which rises from step to step.
+    links: by the stage at the other end. They connect neighbouring stages, and the last stage to every other.
+    step: number of the step that it computes; set by the worker, increases from step to step.
 
     Messages of a failed step may remain unread: they are dropped when a later step's message is received.
     """
@@ -64,13 +64,13 @@ class PipelineStage:
 
     @property
     def is_last(self) -> bool:
-        """True if it has the model's output, and draws the tokens."""
+        """True if it computes the model's output and draws the tokens."""
         return self.index == self.count - 1
 
     def layers(self, total: int, after: float = 0.0) -> range:
-        """Return its layers of one side's `total`, so that all stages take about the same time.
+        """Return this stage's part of `total` layers of one side, so that all stages take about the same time.
 
-        after: further work of the last stage, counted in layers. Every stage has at least one layer, if there are
+        after: further work of the last stage, in units of a layer. Every stage has at least one layer, if there are
         enough.
         """
         if self.count == 1:
@@ -80,9 +80,9 @@ class PipelineStage:
         return range(bounds[self.index], bounds[self.index + 1])
 
     def decoder_layers(self, shape: ModelShape) -> range:
-        """Return its layers of a decoder: fewer in the last stage, which also computes the logits.
+        """Return this stage's decoder layers: fewer in the last stage, which also computes the logits.
 
-        A step reads 14 h² weights of a usual layer, h being the hidden size: 4 h² in self-attention, 2 h² in
+        A step reads 14 h² weights of a typical layer with hidden size h: 4 h² in self-attention, 2 h² in
         cross-attention, 8 h² in the feed-forward network. For logits it reads h weights for each token of the
         vocabulary.
         """
@@ -90,7 +90,7 @@ class PipelineStage:
         return self.layers(shape.num_decoder_layers, shape.vocab_size / (14 * hidden))
 
     def take_over(self, x: Tensor) -> Tensor:
-        """Receive the hidden states of the stage before. x: a placeholder of the same shape."""
+        """Receive the hidden states of the previous stage. x: a placeholder of the same shape."""
         received = self._receive(self.index - 1, x.device)
         if received.shape != x.shape:
             raise PluginError(
@@ -100,12 +100,12 @@ class PipelineStage:
         return received
 
     def hand_over(self, x: Tensor) -> Tensor:
-        """Send this stage's hidden states to the stage after it. Returns x."""
+        """Send this stage's hidden states to the next stage. Returns x."""
         self._links[self.index + 1].send(Message(self.step, x))
         return x
 
     def share_encoded(self, hidden: Tensor) -> None:
-        """Send the encoder's output of a chunk from the last stage to all others."""
+        """Send the encoder's output of a chunk to all other stages. Only the last stage calls this."""
         for index in range(self.index):
             self._links[index].send(Message(self.step, hidden))
 
@@ -124,7 +124,7 @@ class PipelineStage:
     def fail(self, error: Exception, encodes: bool) -> None:
         """Send an error to the stages that wait for a message of this one in this step.
 
-        encodes: True if the step encodes inputs, whose output other stages wait for.
+        encodes: True if the step encodes inputs, so that other stages wait for the encoder's output.
         """
         message = Message(self.step, error)
         if not self.is_last:
@@ -134,7 +134,7 @@ class PipelineStage:
                 self._links[index].send(message)
 
     def _receive(self, stage: int, device: torch.device) -> Tensor:
-        """Receive a stage's tensor of this step on a device. Raises the stage's exception if it failed."""
+        """Receive a stage's tensor of this step, onto a device. Raises the stage's exception if it failed."""
         step, content = self._links[stage].receive()
         while step < self.step:
             step, content = self._links[stage].receive()

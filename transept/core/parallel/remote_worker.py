@@ -7,13 +7,13 @@ import time
 from transept.core.parallel.connection import Connection
 from transept.core.parallel.launcher import RankProcess
 
-NOTHING_SECONDS = 0.1  # of processor time, which the thread that sends heartbeats takes in some minutes
-RUNNING = 1 << 10  # no process's exit code
+NOTHING_SECONDS = 0.1  # of processor time; the heartbeat thread alone takes minutes to use so much
+RUNNING = 1 << 10  # larger than any exit code
 SILENCE_SECONDS = 6.0  # a worker sends a heartbeat every half a second
 GPU_SILENCE_SECONDS = 60.0  # while the first steps compile kernels, no other thread may run
 STARTUP_SILENCE_SECONDS = 120.0  # while it imports and reads weights
-CLOCK_SECONDS = 60.0  # worker_timeout by the clock: its default on GPUs, its minimum on CPUs
-STILL_SECONDS = 7.0  # of a worker on a CPU that has work and takes no processor time
+CLOCK_SECONDS = 60.0  # wall-clock time without progress: default worker_timeout on GPUs, minimum on CPUs
+STILL_SECONDS = 7.0  # after which a worker on a CPU with work, but without processor time, is considered to hang
 
 
 class RemoteWorker:
@@ -21,11 +21,11 @@ class RemoteWorker:
 
     ready: the cache blocks that it has room for, on the device and on the host, and Capacity.num_encoder_layers; None
         until it has loaded the model.
-    works: True if it has a step to compute, and does not wait for another rank. has_complained: True if it said why it
-    stops. spent: seconds of processor time that its computing thread has taken since its last progress.
+    works: True if it has a step to compute and does not wait for another rank. has_complained: True if it reported why
+    it stops. spent: seconds of processor time of its computing thread since its last progress.
 
-    Times, of time.monotonic: heard: of its last heartbeat; progressed: when it last made progress, or had nothing to
-    do; computed: when it last took processor time, or had nothing to do.
+    Times of time.monotonic: heard: of its last heartbeat; progressed: when it last made progress or was idle; computed:
+    when it last took processor time or was idle.
     """
 
     def __init__(self, rank: int, process: RankProcess) -> None:
@@ -38,14 +38,14 @@ class RemoteWorker:
         self.excuse(time.monotonic())
 
     def excuse(self, now: float) -> None:
-        """Start all waiting times anew."""
+        """Restart all timeouts."""
         self.heard = self.progressed = self.computed = now
 
     def note_heartbeat(self, works: bool, seconds: tuple[float, float], progress: tuple[int, int]) -> None:
-        """Note what the worker says of itself.
+        """Record a heartbeat.
 
-        seconds: processor time of its process, and of its computing thread. progress: numbers of exchanges and layers
-        that it has begun, and of steps that it has computed.
+        seconds: processor time of its process, and of its computing thread. progress: number of exchanges and layers
+        that it has begun, and number of steps that it has computed.
         """
         self.heard = time.monotonic()
         process_seconds, thread_seconds = seconds
@@ -57,7 +57,7 @@ class RemoteWorker:
         self.works = works
 
     def complaint(self, now: float, on_cpu: bool, timeout: float) -> str | None:
-        """Why the worker is considered to hang; None if it is not. timeout: worker_timeout, see EngineConfig."""
+        """Return why the worker is considered to hang; None if it is not. timeout: worker_timeout, see EngineConfig."""
         silence = SILENCE_SECONDS if on_cpu else GPU_SILENCE_SECONDS
         if self.ready is None:
             silence = STARTUP_SILENCE_SECONDS

@@ -24,7 +24,7 @@ from transept.core.parallel.launcher import usable_cores
 
 SLOT_BYTES = 1 << 20  # the largest piece of a tensor: it stays in a core's cache
 LINE = 64  # bytes of a cache line; each rank's numbers have one
-SPIN_SECONDS = 100e-6  # in which another rank usually arrives, if it has a core
+SPIN_SECONDS = 100e-6  # within which another rank usually arrives, if it has its own core
 YIELD_SECONDS = 20e-3  # up to which this rank yields the core; later it sleeps
 NAP_SECONDS = 100e-6
 MOST_VIEWS = 4096
@@ -89,7 +89,7 @@ class SharedMemoryExchange(Exchange):
         views = self._views_of(slot, x)
         views[self._rank].copy_(x)
         numbers[self._own + 1 + slot] = x.nbytes
-        numbers[self._own] = call  # the last store: whoever sees it sees the others
+        numbers[self._own] = call  # the last store: a rank that sees it also sees the others
         for line in self._others:
             if numbers[line] < call:
                 self._wait(line, call)
@@ -98,7 +98,7 @@ class SharedMemoryExchange(Exchange):
         return views
 
     def _wait(self, line: int, call: int) -> None:
-        """Wait until a rank has begun this call. The engine's process ends this one if it never does."""
+        """Wait until a rank has begun this call. If it never does, the engine's process kills this one."""
         numbers, begin = self._numbers, time.perf_counter()
         while numbers[line] < call:
             waited = time.perf_counter() - begin

@@ -1,7 +1,7 @@
 """Links between pipeline stages: sockets on one machine, or torch.distributed. Made by `worker_main`.
 
-Two stages may send to each other at once, so a send never waits: a thread sends the rest of what a socket does not take
-at once. All messages go through the host's memory, also from GPUs: an NCCL send would delay all later kernels.
+Two stages may send to each other at the same time, so a send must not block: a thread sends the bytes that the socket
+does not accept at once. All messages go through host memory, also from GPUs: an NCCL send would delay later kernels.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _bytes_of(tensor: Tensor) -> memoryview:
 
 
 class SocketLink(Link):
-    """By a socket. descriptor: of one end of a pair, which it takes."""
+    """A link over a socket. descriptor: one end of a socket pair; this class closes it."""
 
     def __init__(self, descriptor: int) -> None:
         self._socket = socket.socket(fileno=descriptor)
@@ -83,18 +83,18 @@ class SocketLink(Link):
                 except OSError as error:
                     raise ExchangeError(GONE) from error
             if data:
-                # The stage goes on, and may reuse what it computed in.
+                # A copy: the stage continues, and may overwrite the tensor.
                 self._unsent.put(memoryview(bytes(data)))
                 self._num_unsent += 1
 
     def _send_rest(self) -> None:
-        """A thread: send what the socket did not take at once."""
+        """A thread: send the bytes that the socket did not accept at once."""
         while True:
             data = self._unsent.get()
             try:
                 self._socket.sendall(data)
             except OSError:
-                return  # who receives notices, and whoever watches both
+                return  # the receiving stage, or the engine's process, reports it
             with self._changing:
                 self._num_unsent -= 1
 
@@ -119,11 +119,11 @@ class SocketLink(Link):
 
 
 class TorchLink(Link):
-    """By torch.distributed, whose default process group has all ranks. rank: the one at the other end."""
+    """A link over torch.distributed, whose default process group has all ranks. rank: the one at the other end."""
 
     def __init__(self, rank: int) -> None:
         self._rank = rank
-        self._sent: deque[tuple[Any, Tensor]] = deque()  # what is under way, and must stay until it has arrived
+        self._sent: deque[tuple[Any, Tensor]] = deque()  # unfinished sends, whose tensors must stay alive
 
     def send(self, message: Message) -> None:
         """See Link."""

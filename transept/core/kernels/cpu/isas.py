@@ -1,9 +1,9 @@
 """The instruction sets that CPU kernels are compiled for, one row each.
 
-A row says what the compiler is told, what the kernels can do, and how the processor is asked for it. `setup.py`
+A row has the compiler's flags, the capabilities of its kernels, and the CPUID bits or features to detect. `setup.py`
 compiles the kernels once for each row of its machine, `processor.py` detects the rows that run, `library.py` loads the
-highest of them, and `dispatch.py` compares a row's capabilities with what a kernel needs. CONTRIBUTING.md says how to
-add a row.
+highest of them, and `dispatch.py` compares a row's capabilities with a kernel's needs. CONTRIBUTING.md says how to add
+a row.
 
 setup.py runs this file before anything is installed, so it imports the standard library alone.
 """
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Cpuid(NamedTuple):
-    """A bit that the instruction CPUID of x86-64 writes. register: 0 to 3 for eax, ebx, ecx and edx."""
+    """A bit in the result of x86-64's CPUID instruction. register: 0 to 3 for eax, ebx, ecx and edx."""
 
     leaf: int
     subleaf: int
@@ -35,9 +35,9 @@ class Isa(NamedTuple):
     """An instruction set.
 
     header: the file in isa/ with its primitives; sets that differ in a few instructions share one.
-    machine: the processors that may have it, as `platform.machine` names them in lower case; None for all.
-    flags: options of the compiler. capabilities: of those below. features: what the processor and the system must have.
-    permission: number of the state, as in XCR0, that Linux lets a process use only once it has asked; None for none.
+    machine: the architecture, as in `platform.machine`, in lower case; None: all. flags: options of the compiler.
+    capabilities: some of those below. features: features that the processor and the system must have.
+    permission: number, as in XCR0, of a state that a process must request from Linux before use; None: no request.
     """
 
     name: str
@@ -50,9 +50,9 @@ class Isa(NamedTuple):
 
 
 FP16_CONVERT = "fp16_convert"  # read float16 as fast as float32
-DOT_U8S8 = "dot_u8s8"  # multiply four pairs of bytes at a time
-BF16_DOT = "bf16_dot"  # multiply pairs of bfloat16
-TILES = "tiles"  # multiply blocks of bytes and of bfloat16
+DOT_U8S8 = "dot_u8s8"  # dot products of four u8 x s8 pairs (VNNI)
+BF16_DOT = "bf16_dot"  # dot products of two bfloat16 pairs
+TILES = "tiles"  # matrix products of int8 and of bfloat16 tiles (AMX)
 
 _AVX2 = ("-mavx2", "-mfma", "-mf16c", "-mbmi", "-mbmi2", "-mlzcnt")
 _AVX512 = (*_AVX2, "-mavx512f", "-mavx512bw", "-mavx512cd", "-mavx512dq", "-mavx512vl")
@@ -103,7 +103,7 @@ ISAS = (
     Isa("amx", "avx512.h", _X86, _AMX, _MULTIPLIES_BF16 | {TILES}, _HAS_AMX, _TILE_DATA),
 )
 
-# A flag, and the word in a source, or in a header outside isa/, without which the flag changes nothing.
+# Flag -> the macro that marks the sources, and headers outside isa/, which the flag affects.
 TESTED_AS = {
     "-mavxvnni": "ISA_PAIRS",
     "-mavx512vnni": "ISA_PAIRS",

@@ -85,7 +85,7 @@ def capabilities() -> frozenset[str]:
 
 
 def levels() -> list[str]:
-    """Return those of LEVELS that the processor runs. Asks for no permission: `level` does, for the one it takes."""
+    """Return those of LEVELS that the processor runs. Only `level` requests permission, for the level it chooses."""
     return [isa.name for isa in instruction_sets(_portable())]
 
 
@@ -107,7 +107,7 @@ def _portable() -> ctypes.CDLL:
 
 
 def reads_float16() -> bool:
-    """Return True if kernels read float16 as fast as float32; elsewhere each number takes several instructions."""
+    """Return True if the processor converts float16 in one instruction, so that kernels read it as fast as float32."""
     return FP16_CONVERT in capabilities()
 
 
@@ -122,10 +122,10 @@ def runs_on(tensor: Tensor) -> bool:
 
 
 def share_num_threads() -> None:
-    """Let this thread's kernels run on as many threads as PyTorch's operators do now, and on the same ones.
+    """Let kernels that this thread calls run on PyTorch's OpenMP threads, as many as PyTorch's operators use now.
 
-    A worker on a CPU calls it when it is made and before each of its steps; a thread that never calls it runs kernels
-    alone. Raises ForkedProcessError in a process that was forked after the first call.
+    A worker on a CPU calls this when it is made and before each of its steps. Without this call, kernels run on the
+    calling thread only. Raises ForkedProcessError in a process that was forked after the first call.
     """
     global _threads_started
     if _forked_from_threads:
