@@ -468,5 +468,7 @@ def test_greedy():
 @pytest.mark.parametrize("options", [{"top_k": 5}, {"top_p": 0.5}, {"min_p": 0.1}])
 @pytest.mark.parametrize("temperature", [None, 0])
 def test_a_beam_search_with_a_filter_says_that_it_does_not_sample(options, temperature):
-    with pytest.raises(ParameterError, match=r"num_beams=3 does not sample, so .* leave it out, or sample with num_beams=1"):
+    with pytest.raises(
+        ParameterError, match=r"num_beams=3 does not sample, so .* leave it out, or sample with num_beams=1"
+    ):
         SamplingParams(num_beams=3, temperature=temperature, **options)
