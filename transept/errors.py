@@ -1,6 +1,6 @@
-"""Every error that Transept raises on purpose. All of them are TranseptError, so one except clause catches them.
+"""All errors that Transept raises on purpose. All are subclasses of TranseptError, so one except clause catches them.
 
-A message says what was asked, why it cannot be, and what would work.
+A message says what is wrong, with which value, and what would work.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from importlib.util import find_spec
 from typing import Any
 
 MOST_NAMES = 60  # that a message lists
-LONGEST_MESSAGE = 1000  # characters of a foreign exception's that an error of ours repeats
-LONGEST_REPR = 100  # characters of a value
-LONGEST_NAME = 100  # characters of one that may be misspelt: looking for the nearest takes time with its length
-LETTERS_OF_A_SLIP = 4  # a word of so many may have one wrong letter, or else one in three: "germn" is near to "german"
-SHORTEST_BEGIN = 3  # letters of a word that is misspelt, or of a name that broke off
-SHORTEST_STEM, LEAST_STEM = 6, 0.6  # letters with which two forms of one word begin, and their share in the longer one
-MOST_LONGER = 3  # names that one which broke off may mean; of more, none is suggested
-NEGATIONS = ("no", "not", "without", "disable")  # before a name of which they mean the opposite
+LONGEST_MESSAGE = 1000  # characters of a foreign exception's message that an error repeats
+LONGEST_REPR = 100  # characters of a value's repr in a message
+LONGEST_NAME = 100  # characters; for a longer name no suggestion is searched, since the search would take long
+LETTERS_OF_A_SLIP = 4  # letters of a word for each typo; one typo is always tolerated: "germn" is near to "german"
+SHORTEST_BEGIN = 3  # letters of a misspelt word, or of a truncated name
+SHORTEST_STEM, LEAST_STEM = 6, 0.6  # letters of a common stem, and their minimum share in the longer word
+MOST_LONGER = 3  # candidates for a truncated name; with more, none is suggested
+NEGATIONS = ("no", "not", "without", "disable")  # a name after one of these means the opposite
 
 
 class TranseptError(Exception):
@@ -54,10 +54,10 @@ class MediaTooLargeError(MediaError):
 class ParameterError(TranseptError, ValueError):
     """A sampling parameter or an engine option is unknown, out of range, or contradicts another.
 
-    message: names of options in it may be written ``{beam_size}``, or ``{beam_size=}`` with their values; `spelt` then
-    writes them as the command line or the HTTP API does, and ``str`` as Python does.
-    param: the option at fault, such as ``"beam_size"`` or ``"vad_options.threshold"``; None: not known. value: what it
-    was given. others: the values of further options that the message names.
+    message: may contain options' names as ``{beam_size}``, or as ``{beam_size=}`` with their values. `spelt` formats
+    them for the command line or the HTTP API, ``str`` for Python.
+    param: the option at fault, such as ``"beam_size"`` or ``"vad_options.threshold"``; None: unknown. value: its value.
+    others: the values of further options in the message.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ParameterError(TranseptError, ValueError):
         super().__init__(self.spelt(str, lambda name, given: f"{name}={given!r}"))
 
     def spelt(self, name: Callable[[str], str], assigned: Callable[[str, Any], str]) -> str:
-        """Return the message with options written by `name`, or with their values by `assigned`."""
+        """Return the message with option names formatted by `name`, and names with values by `assigned`."""
         text = self.message
         for each, value in ({} if self.param is None else {self.param: self.value} | self.others).items():
             if f"{{{each}}}" in text:
@@ -77,7 +77,7 @@ class ParameterError(TranseptError, ValueError):
         return text
 
     def within(self, outer: str) -> ParameterError:
-        """Return the error of an option whose value holds the option at fault: ``vad_options.threshold``."""
+        """Return the error with all names prefixed by the outer option, as in ``vad_options.threshold``."""
         message, named = self.message, {} if self.param is None else {self.param: self.value} | self.others
         for each in named:
             message = message.replace(f"{{{each}}}", f"{{{outer}.{each}}}").replace(
@@ -100,38 +100,38 @@ class CapacityError(TranseptError):
 
 
 class QueueFullError(TranseptError):
-    """As many requests wait as Limits.max_queue_length allows; later there is room again."""
+    """The queue is full: Limits.max_queue_length requests are waiting. Try again later."""
 
 
 class EngineClosedError(TranseptError):
-    """An engine takes no new work: it ends what it has begun, was closed, or stopped after an error of its own."""
+    """An engine accepts no new work: it is draining, was closed, or has stopped after a fatal error."""
 
 
 class EngineDeadError(EngineClosedError):
-    """An engine has ended for good: its device has failed, or a process of it has died or hung. The message says which.
+    """An engine has ended permanently: its device has failed, or one of its processes has died or hung.
 
-    All its requests fail with this error, and new ones are refused with it.
+    The message says which. All its requests fail with this error, and new ones are refused with it.
     """
 
 
 class RequestFailedError(TranseptError):
-    """Something raised while a request was computed: a plugin's model or mapper, a logits processor, a tokenizer.
+    """An exception while a request was processed: in a plugin's model or mapper, a logits processor or a tokenizer.
 
-    The request ended with it, and no other did. ``__cause__`` is what was raised.
+    Only this request has failed. ``__cause__`` is the exception.
     """
 
     @classmethod
     def of(cls, cause: BaseException) -> RequestFailedError:
-        """The error of a request that a foreign exception ended."""
+        """Make the error of a request that failed with another exception."""
         error = cls(f"the request failed while it was computed: {type(cause).__name__}: {message_of(cause)}")
         error.__cause__ = cause
         return error
 
 
 class PluginFailedError(PluginError, RequestFailedError):
-    """A function that a plugin declares raised what is no error of ours, or cannot be imported.
+    """A function that a plugin declares raised an exception other than a TranseptError, or cannot be imported.
 
-    The call that needed it ended with it, and no other did. ``__cause__`` is what was raised.
+    Only the call that needed it has failed. ``__cause__`` is the exception.
     """
 
 
@@ -140,24 +140,24 @@ class MissingPackageError(TranseptError, ImportError):
 
 
 class KernelsNotBuiltError(TranseptError):
-    """The CPU kernels are missing, or are not those of the sources beside them: build the package."""
+    """The CPU kernels are missing, or were built from other sources: build the package."""
 
 
 class ForkedProcessError(TranseptError):
-    """An engine is made or used in a process forked from one that had started the kernels' threads: spawn it."""
+    """An engine was made or used in a process forked after the kernels' threads had started. Use spawn instead."""
 
 
 def message_of(error: BaseException) -> str:
-    """A foreign exception's message, as far as it has one that can be shown: LONGEST_MESSAGE characters at most."""
+    """Return an exception's message, truncated to LONGEST_MESSAGE characters; safe even if its ``__str__`` raises."""
     try:
         text = str(error)
-    except Exception as failure:  # of its __str__, which is a stranger's
+    except Exception as failure:  # of a foreign __str__
         return f"(its message cannot be shown: {type(failure).__name__})"
     return text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}..."
 
 
 def shown(value: Any) -> str:
-    """A value for a message: its repr, or where that fails its type; LONGEST_REPR characters at most."""
+    """Return a value's repr for a message, truncated to LONGEST_REPR characters; its type if repr raises."""
     try:
         text = repr(value)
     except Exception:  # of its __repr__, or of an integer with thousands of digits
@@ -166,15 +166,16 @@ def shown(value: Any) -> str:
 
 
 def is_interruption(error: BaseException) -> bool:
-    """Whether it may come from a signal, such as KeyboardInterrupt: signals reach the main thread only."""
+    """Return True if an error may come from a signal, as KeyboardInterrupt does: only in the main thread."""
     return not isinstance(error, Exception) and threading.current_thread() is threading.main_thread()
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant; None: none is near.
+    """Return the known name that was probably meant; None if no name is near.
 
-    Near is what is misspelt or abbreviated word by word, broken off, or has words more or less. Case and what stands
-    between words do not matter, and no word is taken for another: ``output_path`` is not near to ``output_format``.
+    A name is near if some of its words are misspelt or abbreviated, if it is truncated, or if it has extra or missing
+    words. Case and separators do not matter. A different word is not a typo: ``output_path`` is not near to
+    ``output_format``.
     """
     if len(name) > LONGEST_NAME:
         return None
@@ -203,7 +204,7 @@ def _words(name: str) -> list[str]:
 
 
 def _slips(words: list[str], others: list[str]) -> int | None:
-    """In how many letters two names differ; None where that is no slip any more, in any of their words."""
+    """Return the number of typos between two names; None if a word differs too much for typos."""
     by_word = len(words) == len(others)
     pairs = list(zip(words, others, strict=True)) if by_word else [("".join(words), "".join(others))]
     num_slips = 0
@@ -212,7 +213,7 @@ def _slips(words: list[str], others: list[str]) -> int | None:
             continue
         shorter, longer = sorted((one, other), key=len)
         if len(shorter) < SHORTEST_BEGIN and not (len(longer) == SHORTEST_BEGIN and longer.startswith(shorter)):
-            return None  # of two letters one is half of the word, unless there is one too many: "dee" for "de"
+            return None  # a typo is half of a two-letter word, unless it adds a letter: "dee" for "de"
         edits = 1 if len(pairs) > 1 and longer.startswith(shorter) else _edits(one, other)
         if edits > max(1, len(one) // LETTERS_OF_A_SLIP) and not (by_word and _share_a_stem(one, other)):
             return None
@@ -221,14 +222,14 @@ def _slips(words: list[str], others: list[str]) -> int | None:
 
 
 def _share_a_stem(one: str, other: str) -> bool:
-    """Whether one is another form of the other word, as "diarization" of "diarize"."""
+    """Return True if two words are forms of one, as "diarization" and "diarize" are."""
     same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
     shared = sum(1 for _ in same)
     return shared >= SHORTEST_STEM and shared >= LEAST_STEM * max(len(one), len(other))
 
 
 def _edits(one: str, other: str) -> int:
-    """Letters to put in, leave out, exchange or swap with the next one (optimal string alignment distance)."""
+    """Return the optimal string alignment distance: insertions, deletions, substitutions and transpositions."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, letter in enumerate(one, 1):
@@ -242,9 +243,9 @@ def _edits(one: str, other: str) -> int:
 
 
 def require_packages(what: str, packages: Mapping[str, str], extra: str) -> None:
-    """Raise MissingPackageError, which names the extra, where a module is not installed.
+    """Raise MissingPackageError, which names the extra, if a module is not installed.
 
-    what: needs them. packages: module -> the package that holds it.
+    what: the feature that needs the modules, for the message. packages: module -> the package that contains it.
     """
     missing = [package for module, package in packages.items() if find_spec(module) is None]
     if missing:
@@ -254,9 +255,9 @@ def require_packages(what: str, packages: Mapping[str, str], extra: str) -> None
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """The tail of a message about an unknown name: `` Did you mean 'x'?``, or the known names when none is near.
+    """Return the end of a message about an unknown name: `` Did you mean 'x'?``, or the known names if none is near.
 
-    Of more than MOST_NAMES a few.
+    Lists only a few names if there are more than MOST_NAMES.
     """
     known = sorted(known)
     if not known:

@@ -1,8 +1,8 @@
-"""Option: the one declaration of an option, from which every door takes its type, bounds, help and names.
+"""Option: declares an option once. Python, the command line and the server derive its type, bounds, help and names.
 
 A dataclass of options annotates each field ``Annotated[int | None, Option("Beams of the search.", ge=1)]`` and calls
-`take_options` when it is made. `transept.cli` makes its flags from `declared`, and the server reads its forms with
-`DeclaredOption.from_text`. Declares no option itself. No NumPy and no torch here.
+`take_options` in `__post_init__`. `transept.cli` makes its flags from `declared`, and the server reads its forms with
+`DeclaredOption.from_text`. This module declares no option itself. No NumPy and no torch here.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from transept.option_names import finite, refuses_unknown
 Options = TypeVar("Options")
 
 MAX_TEMPERATURE = 1e38  # a float32, as logits are
-MAX_PATIENCE = 1e6  # so that num_beams times it is a number
-MAX_INTEGER = 2**31 - 1  # of counts; a width of beams, a number of samples or of tokens far beyond any model's
+MAX_PATIENCE = 1e6  # so that num_beams times patience does not overflow
+MAX_INTEGER = 2**31 - 1  # of counts, such as beams, samples or tokens; far beyond any model's
 MAX_SEED = 2**64 - 1
-LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half a pair of UTF-16, as of a text cut in two; no tokenizer takes it
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half of a UTF-16 pair, as in a truncated text
 LARGE_BOUND = 100_000
-NOTHING = ("none", "null")  # texts that stand for None
+NOTHING = ("none", "null")  # texts that mean None
 TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 
 
 @dataclass(frozen=True)
 class Option:
-    """The declaration of an option, beside its name, type and default.
+    """The declaration of an option, in addition to its field's name, type and default.
 
     help: one line, for ``--help`` and the API's documentation. more: further sentences, for ``help()`` in Python.
-    group: the heading under which ``--help`` lists it. metavar: stands for its value there. default: stands for the
-        default there; None: the default itself, if it is neither None nor a flag.
-    flag: the option's name on the command line, in the environment and in files of settings, if it has another there.
-    unset: the meaning of None in an error, such as "no limit"; "": not mentioned.
-    wanted: the description of a valid value in an error; "": follows from the type.
+    group: heading under which ``--help`` lists the option. metavar: placeholder for its value in ``--help``.
+    default: text for the default in ``--help``; None: the default value, unless that is None or the option is a flag.
+    flag: name on the command line, in the environment and in settings files, if it differs from the field's name.
+    unset: meaning of None in an error, such as "no limit"; "": not mentioned.
+    wanted: description of a valid value in an error; "": derived from the type.
     ge, gt, le, lt: bounds of a number.
-    parse: brings every accepted form of a value, also text, into the declared type. Receives the option's name and the
-        value; raises ParameterError.
+    parse: converts every accepted form of a value, including text, to the declared type. Receives the option's name and
+        the value; raises ParameterError.
     """
 
     help: str
@@ -68,8 +68,8 @@ class Option:
 class DeclaredOption:
     """An option of a dataclass.
 
-    types: of its values, without None. choices: the words that it takes, if it takes nothing else. optional: True if
-    None is a value of it.
+    types: of its values, except None. choices: the only words that it accepts; empty: any value. optional: True if None
+    is a valid value.
     """
 
     name: str
@@ -80,7 +80,7 @@ class DeclaredOption:
     default: Any
 
     def taken(self, value: Any) -> Any:
-        """Return a value in its declared form. Raises ParameterError for a wrong type and a number out of bounds."""
+        """Validate a value and convert it to the declared type. Raises ParameterError for a bad type or bound."""
         if self.option.parse is not None:
             value = self.option.parse(self.name, value)
         if value is None and self.optional:
@@ -106,9 +106,9 @@ class DeclaredOption:
         return value
 
     def from_text(self, text: str) -> Any:
-        """Return the value that a text stands for: ``None``, a number, a truth, JSON of an object, or the text itself.
+        """Parse a text: return None, a number, a boolean, a dict of a JSON object, or the text itself.
 
-        Raises ParameterError for a text that stands for none of its type's values. Bounds are checked by `taken`.
+        Raises ParameterError if the text is not valid for the option's type. `taken` checks bounds.
         """
         plain = text.strip().lower()
         if self.optional and plain in NOTHING:
@@ -140,13 +140,13 @@ class DeclaredOption:
 
     @property
     def is_object(self) -> bool:
-        """True if its value is a dataclass of options, which a mapping of them stands for."""
+        """True if its value is a dataclass of options, for which a mapping is also accepted."""
         return any(dataclasses.is_dataclass(kind) for kind in self.types)
 
     def _number(self, value: Any) -> Any:
         whole, option = float not in self.types, self.option
         number = int(value) if whole and isinstance(value, Integral) else finite(value)
-        low = -math.inf if option.ge is None else option.ge  # not a number is below any of them
+        low = -math.inf if option.ge is None else option.ge  # NaN fails the comparison below
         within = (
             low <= number
             and (option.gt is None or number > option.gt)
@@ -162,7 +162,7 @@ class DeclaredOption:
                 f"{{{self.name}}} must be at most {most}, not {shown(value)}", param=self.name, value=value
             )
         kind = int if isinstance(value, Integral) else float
-        return value if type(value) is kind else kind(value)  # one of NumPy's
+        return value if type(value) is kind else kind(value)  # a NumPy scalar becomes Python's
 
     def _error(self, value: Any, near: str | None = None) -> ParameterError:
         hint = f'. Did you mean "{near}"?' if near else ""
@@ -189,7 +189,7 @@ class DeclaredOption:
 
     @property
     def _shows_most(self) -> bool:
-        """True if errors always say the upper bound; larger ones are far beyond what anyone asks for."""
+        """True if every error names the upper bound; bounds of LARGE_BOUND or more are named only when exceeded."""
         return self.option.le is not None and self.option.le < LARGE_BOUND
 
     def _bounds(self) -> str:
@@ -207,7 +207,7 @@ class DeclaredOption:
 
 
 def declared(cls: Any) -> Mapping[str, DeclaredOption]:
-    """The options of a dataclass, by name, in the order of its fields."""
+    """Return the options of a dataclass, by name, in the order of its fields."""
     return _declared(cls)
 
 
@@ -228,18 +228,18 @@ def _declaration(name: str, hint: Any, default: Any) -> DeclaredOption:
 
 
 def take_options(options: Any) -> None:
-    """Bring each value of a frozen dataclass of options into its declared form, when it is made.
+    """Validate the values of a frozen dataclass of options and convert them to their declared types.
 
-    Raises ParameterError for the first value of a wrong type or out of bounds.
+    Called in `__post_init__`. Raises ParameterError for the first value of a wrong type or out of bounds.
     """
     for name, each in declared(type(options)).items():
         object.__setattr__(options, name, each.taken(getattr(options, name)))
 
 
 def made_of(kind: type[Options], name: str, given: Any) -> Any:
-    """Return options from a mapping of them, the value of another option. Other values are returned unchanged.
+    """Make a dataclass of options from a mapping, which is the value of another option. Return other values unchanged.
 
-    name: of that option. Raises ParameterError, whose parameter is ``NAME.PART``.
+    name: of the other option. Raises ParameterError, whose parameter is ``NAME.PART``.
     """
     if not isinstance(given, Mapping):
         return given
@@ -254,9 +254,10 @@ def made_of(kind: type[Options], name: str, given: Any) -> Any:
 
 
 def declares_options(what: str) -> Callable[[type[Options]], type[Options]]:
-    """Decorator of a dataclass whose fields are declared options; ``help()`` lists them below its docstring.
+    """Decorate a dataclass whose fields are declared options, so that ``help()`` lists them below its docstring.
 
-    Made with any other keyword, it raises ParameterError. what: begins its message, as in ``"Engine has no option"``.
+    Its constructor raises ParameterError for an unknown keyword. what: begins the message, such as
+    ``"Engine has no option"``.
     """
 
     def decorate(cls: type[Options]) -> type[Options]:

@@ -1,4 +1,4 @@
-"""Attention over flattened tokens and the paged cache, which models call; the backend behind it does the work."""
+"""Attention: the module that models call for attention over flattened tokens and the paged cache. Calls a backend."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from transept.errors import CheckpointError, PluginError
 
 
 class RowsDifferError(PluginError):
-    """The queries of an attention call do not fit its metadata. rows: of the queries."""
+    """The number of queries of an attention call does not match its metadata. rows: number of queries."""
 
     def __init__(self, metadata: AttentionMetadata, attn_type: AttentionType, rows: int, tokens: int) -> None:
         super().__init__(
@@ -29,7 +29,7 @@ class RowsDifferError(PluginError):
 
 @dataclass(frozen=True)
 class LayerContext:
-    """What the engine hands to every layer that a model builds."""
+    """The engine's backend, parallel group and pipeline stage, for every layer that a model builds."""
 
     attention_backend: AttentionBackend
     group: ParallelGroup
@@ -40,11 +40,11 @@ class Attention(nn.Module):
     """``softmax(scale · QKᵀ + bias) V`` over flattened tokens and the paged cache.
 
     scale: default 1/√head_dim. softcap: scaled scores become ``softcap · tanh(scores / softcap)`` before a bias is
-    added (Gemma 2, 2024, section 2). window: of self-attention. In a decoder a query sees that many keys, its own the
-    last of them; in an encoder those at most so far away on either side, as in transformers'
-    sliding_window_bidirectional_overlay.
+    added (Gemma 2, 2024, section 2). window: of self-attention. In a decoder, a query sees its own key and the
+    ``window - 1`` before it. In an encoder, it sees keys at a distance of at most ``window`` on either side, as in
+    transformers' sliding_window_bidirectional_overlay.
 
-    Raises CheckpointError for a softcap that is no number above 0, and for a window that is no integer of at least 1.
+    Raises CheckpointError if softcap is not a number above 0, or window is not an integer of at least 1.
     """
 
     def __init__(
@@ -83,10 +83,10 @@ class Attention(nn.Module):
         query: [num_tokens, num_heads, head_dim].
         key, value: [num_new_keys, num_kv_heads, head_dim]; None for cross-attention, whose keys are in the cache.
         kv_cache: this layer's [2, num_blocks, block_size, num_kv_heads, head_dim]; None for ENCODER.
-        bias: by positions within a sequence, see `transept.core.attention.biases`; of this rank's heads or of all.
-            Of an ENCODER also RelativeKeys.
+        bias: by positions within a sequence, see `transept.core.attention.biases`; for this rank's heads or for all.
+            For ENCODER, RelativeKeys are also valid.
         Returns [num_tokens, num_heads * head_dim]. Raises RowsDifferError if the metadata describes another number of
-        tokens, and PluginError for what no backend computes.
+        tokens, and PluginError for a combination that no backend supports.
         """
         if self.window is not None and attn_type is AttentionType.ENCODER_DECODER:
             raise PluginError("attention with a window is of one sequence over itself; cross-attention has none")
@@ -102,7 +102,7 @@ class Attention(nn.Module):
         ):
             raise PluginError("RelativeKeys are of an encoder's self-attention, without a soft cap and a window")
         num_queries = attn_metadata.num_queries(attn_type)
-        if len(query) != num_queries:  # a GPU's kernels would read, and write, what lies beyond them
+        if len(query) != num_queries:  # GPU kernels would read and write out of bounds
             raise RowsDifferError(attn_metadata, attn_type, len(query), num_queries)
         if isinstance(bias, Tensor) and attn_type is AttentionType.ENCODER and attn_metadata.num_rows is not None:
             raise PluginError("a text is recorded in any length, for which a bias by positions is too small")
@@ -121,7 +121,7 @@ class Attention(nn.Module):
         return out.flatten(1)
 
     def _check_window(self, window: int, bias: AttentionBias | RelativeKeys | None) -> None:
-        """Raise PluginError if a decoder's layer needs keys behind the model's window."""
+        """Raise PluginError if a decoder layer needs keys that are outside the model's window, and so freed."""
         if self.window is None or self.window > window:
             sees = "all tokens" if self.window is None else f"{self.window} tokens"
             raise PluginError(

@@ -29,14 +29,14 @@ class RelativePositionBias:
     _of_heads: dict[tuple[int, int], RelativePositionBias] = field(default_factory=dict, init=False, repr=False)
 
     def of_heads(self, heads: slice) -> RelativePositionBias:
-        """The bias of some heads; the same object whenever it is asked for, as backends know a bias by its object."""
+        """Return the bias of some heads. Always the same object, because backends cache by a bias's identity."""
         key = (heads.start, heads.stop)
         if key not in self._of_heads:
             self._of_heads[key] = replace(self, table=self.table[:, heads])
         return self._of_heads[key]
 
     def buckets(self, distance: Tensor) -> Tensor:
-        """distance: key position minus query position, any shape, int64. Returns bucket numbers, same shape."""
+        """Return bucket numbers. distance: key position minus query position, int64, any shape, which is kept."""
         num_buckets = self.table.shape[0]
         first = torch.zeros_like(distance)
         if self.bidirectional:
@@ -51,11 +51,11 @@ class RelativePositionBias:
         return first + torch.where(distance < exact, distance, far.clamp(max=num_buckets - 1))
 
     def by_distance(self, distances: Tensor) -> Tensor:
-        """distances: key position minus query position, [distances], int64. Returns [num_heads, distances]."""
+        """Return the bias [num_heads, distances]. distances: key position minus query position, [distances], int64."""
         return self.table[self.buckets(distances)].t().contiguous()
 
     def materialize(self, query_pos: Tensor, key_pos: Tensor) -> Tensor:
-        """The dense bias between absolute positions of one sequence.
+        """Return the dense bias between absolute positions of one sequence.
 
         query_pos: [num_queries], key_pos: [num_keys], int64.
         Returns [num_heads, num_queries, num_keys] in the table's dtype.
@@ -69,13 +69,13 @@ AttentionBias: TypeAlias = Tensor | RelativePositionBias
 
 
 def bias_block(bias: AttentionBias, first_query: int, num_queries: int, num_keys: int) -> Tensor:
-    """The bias of queries first_query, first_query + 1, … against keys 0 to num_keys - 1.
+    """Return the bias of queries first_query, first_query + 1, … against keys 0 to num_keys - 1.
 
     Returns [num_heads, num_queries, num_keys].
     """
     if not isinstance(bias, RelativePositionBias):
         return bias[:, first_query : first_query + num_queries, :num_keys]
-    # A row for each distance that occurs instead of a bucket for each pair. Of query i's row the distances begin one
-    # column before those of query i - 1, so the rows are windows, the last one first.
+    # Compute the bias once for each distance that occurs, not for each pair. The distances of query i begin one column
+    # before those of query i - 1, so the rows are sliding windows, in reverse order.
     distances = torch.arange(1 - first_query - num_queries, num_keys - first_query, device=bias.table.device)
     return bias.by_distance(distances).unfold(1, num_keys, 1).flip(1)

@@ -1,7 +1,7 @@
 """CrossAttentionCapture: cross-attention weights of some heads, for the requests of a step that ask for them.
 
-Made by the model runner, filled by the attention layer. Computed beside a backend's fused kernel, which keeps no
-weights, from the same queries and the keys in the paged cache; nothing is computed for other requests.
+PromptProbes makes it, and attention layers fill it. The weights are computed again, from the same queries and the keys
+in the paged cache, because a backend's fused kernel does not return them. Other requests cost nothing.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class CaptureRequest:
-    """One request's wish.
+    """The heads that one request asks for.
 
-    rows: its query rows. slots: [encoder tokens] int64, where its keys lie in the cache. heads: (layer, head) pairs.
+    rows: its query rows. slots: [encoder tokens] int64, cache slots of its keys. heads: (layer, head) pairs.
     """
 
     rows: slice
@@ -26,10 +26,10 @@ class CaptureRequest:
 
 @dataclass
 class CrossAttentionCapture:
-    """What is wanted in one step, and what has been captured.
+    """The capture requests of one step, and the weights captured so far.
 
-    layer_of: the data pointer of a layer's cache -> the decoder layer's number. requests: by request id. rank: of this
-    process among those that share the heads, whose own ones are captured.
+    layer_of: data pointer of a layer's cache -> number of the decoder layer. requests: by request id. rank: number of
+    this process among those that share the heads; it captures only its own heads.
     weights: request id -> (layer, head) -> float32 [queries, encoder tokens].
     """
 
@@ -39,7 +39,7 @@ class CrossAttentionCapture:
     weights: dict[str, dict[tuple[int, int], Tensor]] = field(default_factory=dict)
 
     def record(self, query: Tensor, kv_cache: Tensor, scale: float, softcap: float | None = None) -> None:
-        """Keep what requests want of this layer; softcap: of its scores.
+        """Compute and keep the requested weights of this layer. softcap: of its scores.
 
         query: [num_tokens, heads, head_dim]. kv_cache: [2, num_blocks, block_size, kv_heads, head_dim], written.
         """

@@ -1,7 +1,7 @@
-"""AttentionMetadata: how one step's flattened tokens fall into sequences, and where their keys and values lie.
+"""AttentionMetadata: maps a step's flattened tokens to sequences, and to their keys and values in the cache.
 
-Built once a step by the model runner from block tables; read by every attention layer of that step. It holds plain
-host lists; what a backend needs in another shape it derives once, in `plan`.
+The decoder runner and the encoder runner build it once a step; every attention layer of that step reads it. It holds
+lists on the host, from which a backend derives other forms once, in `plan`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from transept.errors import PluginError
 
 
 class AttentionType(enum.Enum):
-    """Where the keys come from."""
+    """The source of the keys."""
 
     ENCODER = "encoder"  # the same encoder tokens; not causal, no cache
     DECODER = "decoder"  # the self-attention cache; causal
@@ -28,10 +28,10 @@ class AttentionType(enum.Enum):
 
 @dataclass(frozen=True)
 class DecodeTables:
-    """Where the keys of each row of a recorded step lie, in device tensors that are overwritten from step to step.
+    """Each row's lengths and block tables in a recorded step, in static device tensors that every step overwrites.
 
-    lengths, cross_lengths: int32 [rows], of the keys of self- and cross-attention. tables, cross_tables: int32 [rows,
-    blocks], in which a row uses as many of the first as its length takes.
+    lengths, cross_lengths: int32 [rows], number of keys of self- and cross-attention. tables, cross_tables: int32
+    [rows, blocks]; a row reads only the first blocks, as many as its length needs.
     """
 
     lengths: Tensor
@@ -42,11 +42,12 @@ class DecodeTables:
 
 @dataclass(frozen=True)
 class EncodeTables:
-    """Whose rows are whose in an encoder pass, in device tensors that are overwritten from pass to pass. All int32.
+    """Maps rows to sequences in a recorded encoder pass, in static device tensors that every pass overwrites.
 
-    starts: [sequences + 1], each sequence's first row, and the end of the last one. lengths: [sequences].
-    tiles: [tiles, 2], a sequence and the first, within it, of QUERIES queries that are computed together; where that is
-    beyond the sequence's end, none are.
+    All are int32. starts: [sequences + 1], each sequence's first row, and the end of the last one. lengths:
+    [sequences].
+    tiles: [tiles, 2], the sequence and first query, within it, of a tile of QUERIES queries. A tile whose first query
+    is beyond the sequence's end computes nothing.
     """
 
     starts: Tensor
@@ -55,7 +56,7 @@ class EncodeTables:
 
 
 class NoList(list[Any]):
-    """In place of a list in the metadata of a step that is recorded, whose readers would record what it holds then."""
+    """Stands for a list in a recorded step's metadata; reading it raises, since a graph would freeze its values."""
 
     def _refuse(self, *arguments: Any) -> Any:
         raise PluginError("a step that is recorded as a CUDA graph serves any requests: its attn_metadata has no lists")
@@ -66,14 +67,14 @@ class NoList(list[Any]):
 
 @dataclass
 class AttentionMetadata:
-    """One step, described in tokens. In one that is recorded there are no lists, and only `num_rows` says how many.
+    """The flattened tokens of one step. For a recorded step, the lists cannot be read, and `num_rows` has the size.
 
-    Decoder side, sequence i owning query rows ``query_start_loc[i] : query_start_loc[i + 1]``:
-        seq_lens[i]: its tokens in all, this step's included, but for those whose blocks have been given back; the
-            queries are the last of them.
-        slot_mapping: [num_tokens] int64, the cache slot that each token's key and value go to.
-        block_tables[i]: its blocks of the self-attention cache.
-        window: of every layer's self-attention at most, behind which blocks are given back; None: all tokens are kept.
+    Decoder side, sequence i owning query rows ``query_start_loc[i] : query_start_loc[i + 1]``: seq_lens[i]: number of
+        its tokens, including this step's, but without those whose blocks a window has freed. The
+            queries are the last ones.
+        slot_mapping: [num_tokens] int64, the cache slot for each token's key and value. block_tables[i]: its blocks of
+        the self-attention cache.
+        window: largest window of all layers' self-attention; blocks outside it are freed. None: all tokens are kept.
 
     A pass of the encoder:
         encoder_start_loc: input i owns encoder rows ``encoder_start_loc[i] : encoder_start_loc[i + 1]``.
@@ -81,8 +82,8 @@ class AttentionMetadata:
     Cross-attention, one entry a request (a request's sequences are adjacent and share one table):
         cross_query_start_loc: request i owns query rows ``cross_query_start_loc[i] : cross_query_start_loc[i + 1]``.
         cross_seq_lens[i]: its encoder length. cross_block_tables[i]: its blocks of the cross-attention cache.
-        capture: where the attention layer leaves weights that requests ask for; None: nowhere.
-        num_rows: in a step that is recorded, rows of queries, or tokens of a pass of the encoder.
+        capture: receives the attention weights that requests ask for; None: no request does.
+        num_rows: in a recorded step, number of query rows, or of encoder tokens in an encoder pass.
     """
 
     block_size: int
@@ -101,11 +102,11 @@ class AttentionMetadata:
 
     @property
     def encoder_lens(self) -> list[int]:
-        """Tokens of each input, for an encoder that takes one at a time."""
+        """Number of tokens of each input, for an encoder that takes one input at a time."""
         return [end - start for start, end in pairwise(self.encoder_start_loc)]
 
     def num_queries(self, attn_type: AttentionType) -> int:
-        """Rows of queries that attention of this type has."""
+        """Return the number of query rows of attention of this type."""
         if self.num_rows is not None:
             return self.num_rows
         if attn_type is AttentionType.ENCODER:
@@ -115,7 +116,7 @@ class AttentionMetadata:
 
     @classmethod
     def recorded(cls, block_size: int, num_rows: int, window: int | None = None) -> AttentionMetadata:
-        """Metadata of a step that is recorded. Whoever reads a list in it gets a PluginError."""
+        """Make the metadata of a recorded step. Reading one of its lists raises PluginError."""
         return cls(
             block_size,
             query_start_loc=NoList(),
@@ -131,11 +132,11 @@ class AttentionMetadata:
 
     @classmethod
     def for_encoder(cls, encoder_seq_lens: list[int]) -> AttentionMetadata:
-        """Metadata of an encoder pass alone, over sequences of these lengths."""
+        """Make the metadata of an encoder pass over sequences of these lengths."""
         return cls(block_size=1, encoder_start_loc=[0, *accumulate(encoder_seq_lens)])
 
 
 def slots_of(table: list[int], num_tokens: int, block_size: int) -> np.ndarray:
-    """Where the first tokens of a block table lie in the cache, int64 [num_tokens]."""
+    """Return the cache slots of a block table's first tokens, int64 [num_tokens]."""
     blocks = np.asarray(table, np.int64)
     return (blocks[:, None] * block_size + np.arange(block_size)).ravel()[:num_tokens]

@@ -1,7 +1,7 @@
 """Attention over keys to which embeddings of their distance are added: ``softmax(scale · Q(K + E)ᵀ) V``.
 
-Unlike an additive bias, what is added to a score depends on the query's content, too, so no table of positions holds
-it. `Attention` computes it here, for encoders, with PyTorch's operations, whatever its backend.
+Unlike an additive bias, the term added to a score also depends on the query's content, so it is not a function of
+positions. `Attention` computes it here, for encoders, with PyTorch's operations, for every backend.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-QUERIES_AT_A_TIME = 512  # whose added scores are computed at a time: with 12 heads and 1500 keys about 37 MB
+QUERIES_AT_A_TIME = 512  # bounds the memory of the added scores: about 37 MB with 12 heads and 1500 keys
 
 
 @dataclass(frozen=True, eq=False)
 class RelativeKeys:
     """Learned embeddings of the distance from a query to a key (Shaw et al. 2018, section 3.2), the same for all heads.
 
-    table: [distances, head_dim]. Row ``before + d`` is added to a key d tokens after its query; distances below
-    -before share the first row, and those beyond the last row share that.
+    table: [distances, head_dim]. Row ``before + d`` is added to a key d tokens after its query. Distances below -before
+    use the first row, and those beyond the last row use the last one.
     """
 
     table: Tensor
     before: int
 
     def rows(self, first_query: int, num_queries: int, num_keys: int) -> Tensor:
-        """Rows of the table for queries from first_query on, against keys 0 to num_keys - 1: [queries, keys] int64."""
+        """Return row indices, int64 [queries, keys], for queries from first_query on and keys 0 to num_keys - 1."""
         positions = torch.arange(max(first_query + num_queries, num_keys), device=self.table.device)
         distance = positions[:num_keys] - positions[first_query : first_query + num_queries, None]
         return (distance + self.before).clamp_(0, len(self.table) - 1)
@@ -38,7 +38,7 @@ class RelativeKeys:
 def attend_relative_keys(
     query: Tensor, key: Tensor, value: Tensor, starts: Sequence[int], scale: float, keys: RelativeKeys
 ) -> Tensor:
-    """Self-attention of whole sequences, each over itself without a mask.
+    """Compute self-attention of whole sequences, without a mask.
 
     query: [tokens, heads, head_dim]; key, value: [tokens, kv_heads, head_dim]; sequence i has the tokens
     ``starts[i] : starts[i + 1]``. Returns query's shape.

@@ -1,4 +1,4 @@
-"""AttentionBackend: what the attention layer asks of the code that computes attention on one kind of device."""
+"""AttentionBackend: the interface of the code that computes attention on one kind of device."""
 
 from __future__ import annotations
 
@@ -40,44 +40,47 @@ class AttentionBackend(ABC):
     """Computes attention for flattened tokens over the paged cache. One object serves all layers of a worker."""
 
     name: ClassVar[str]
-    # Of keys and values in the cache, beside the dtype of what is computed.
+    # Supported dtypes of keys and values in the cache, besides the dtype of activations.
     cache_dtypes: ClassVar[frozenset[torch.dtype]] = frozenset()
-    replayable: ClassVar[bool] = False  # whether a step can read its tables where the last one did, by plan_decode
-    replays_encoders: ClassVar[bool] = False  # whether a pass of the encoder can, by plan_encode
+    replayable: ClassVar[bool] = False  # True if plan_decode makes decode steps that a CUDA graph can replay
+    replays_encoders: ClassVar[bool] = False  # True if plan_encode does so for encoder passes
 
     def __init__(self, quantization: str | None = None, *, long_inputs: bool = False) -> None:
-        """quantization: what the model's weights are rounded to; attention may then be rounded about as much.
+        """Make a backend for one worker. quantization: rounding of the model's weights; attention may round likewise.
 
-        long_inputs: whether the encoder reads sound or images.
+        long_inputs: True if the encoder reads audio or images.
         """
         self.quantization, self.long_inputs = quantization, long_inputs
 
     @classmethod
     @abstractmethod
     def reasons_against(cls, device: torch.device, dtype: torch.dtype, head_dim: int, block_size: int) -> list[str]:
-        """Why this backend cannot serve such a model on such a device, a sentence each; empty when it can."""
+        """Return why this backend cannot serve such a model on such a device, a sentence each; empty if it can."""
 
     @abstractmethod
     def plan(self, metadata: AttentionMetadata) -> None:
-        """Derive, once a step, what every layer's `forward` of that step will need; kept in ``metadata.plan``."""
+        """Prepare a step for the `forward` calls of all its layers, once. Sets ``metadata.plan``."""
 
     def plan_decode(self, metadata: AttentionMetadata, tables: DecodeTables) -> None:
-        """Plan steps of rows whose keys lie where ``tables`` say at the time; only if `replayable`."""
+        """Plan decode steps that read ``tables`` when they run, so that a graph can replay them; if `replayable`."""
         raise NotImplementedError
 
     def plan_encode(self, metadata: AttentionMetadata, tables: EncodeTables) -> None:
-        """Plan an encoder pass, whose rows are whose ``tables`` say at the time; only if `replays_encoders`."""
+        """Plan encoder passes that read ``tables`` when they run; only if `replays_encoders`."""
         raise NotImplementedError
 
     def decode_step(self, metadata: AttentionMetadata, bias: AttentionBias | None) -> DecodeStep | None:
-        """The step for `kernels/cpu/fused/decoder_layer.py`, if that can compute it; bias: of self-attention."""
+        """Return the step for `kernels/cpu/fused/decoder_layer.py`; None if that kernel cannot compute it.
+
+        bias: of self-attention.
+        """
         return None
 
     @abstractmethod
     def write(self, key: Tensor, value: Tensor, kv_cache: Tensor, slots: Tensor) -> None:
         """Write keys and values of tokens into a layer's cache.
 
-        key, value: [tokens, num_kv_heads, head_dim]. kv_cache: as in AttentionCall. slots: int64 [tokens], where in it.
+        key, value: [tokens, num_kv_heads, head_dim]. kv_cache: as in AttentionCall. slots: int64 [tokens].
         """
 
     @abstractmethod

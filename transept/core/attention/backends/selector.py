@@ -1,4 +1,4 @@
-"""Which backends there are, and which of them serves a model on a device."""
+"""Select the attention backend for a model and a device."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def select_backend(
     *,
     long_inputs: bool = False,
 ) -> AttentionBackend:
-    """The backend of that name, or for ``"auto"`` the first in the device's order of preference that serves.
+    """Return the named backend, or for ``"auto"`` the first that can serve, in the device's order of preference.
 
-    dtype: of what is computed. cache_dtype: of keys and values in the cache. quantization: of the model's weights.
-    long_inputs: whether the encoder reads sound or images.
+    dtype: of activations. cache_dtype: of keys and values in the cache. quantization: of the model's weights.
+    long_inputs: True if the encoder reads audio or images.
 
-    Raises ParameterError, with the reasons, when the named one cannot serve or does not exist.
+    Raises ParameterError, with the reasons, if the named backend cannot serve or does not exist.
     """
     if name != "auto" and name not in _BACKENDS:
         raise ParameterError(f'no attention backend "{name}"; known: auto, {", ".join(_BACKENDS)}')

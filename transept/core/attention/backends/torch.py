@@ -1,10 +1,11 @@
-"""The `torch` backend: PyTorch's scaled_dot_product_attention, one call a sequence, and a kernel for steps that decode.
+"""The `torch` backend: PyTorch's scaled_dot_product_attention, one call for each sequence, and CPU kernels for float32.
 
 The default on CPUs and the reference elsewhere.
 
-Padding sequences into one batch would copy their keys. Where a table's blocks are consecutive, a sequence's keys are a
-view of the cache; elsewhere every run of blocks is read where it lies. On a CPU in float32, sequences with few queries
-go to a kernel of ours instead, all in one call. With a soft cap scores are computed here, since neither has one.
+Padding sequences into one batch would copy their keys. If a table's blocks are consecutive, a sequence's keys are a
+view of the cache. Otherwise cross-attention reads each run of blocks in place, and self-attention copies the runs. On a
+CPU in float32, one call of Transept's own kernel computes all sequences with few queries, and another kernel computes
+encoders. Neither supports a soft cap, so those scores are computed here.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from transept.core.kernels.dispatch import (
 )
 
 EncoderAttention = Callable[..., None]  # see core/kernels/cpu/attention/encoder_attention.py
-CAPPED_QUERIES = 512  # whose scores are computed at a time where they have a soft cap
+CAPPED_QUERIES = 512  # queries whose capped scores are computed at a time
 
 
 class TorchBackend(AttentionBackend):
-    """Any device and dtype that PyTorch runs, any block size, both forms of bias."""
+    """Supports any device and dtype of PyTorch, any block size, and both forms of bias."""
 
     name = "torch"
     cache_dtypes = frozenset({torch.float16})  # with float32 on CPUs
@@ -46,15 +47,15 @@ class TorchBackend(AttentionBackend):
 
     @classmethod
     def reasons_against(cls, device: torch.device, dtype: torch.dtype, head_dim: int, block_size: int) -> list[str]:
-        """None: it serves everywhere."""
+        """Return no reasons: it serves everywhere."""
         return []
 
     def plan(self, metadata: AttentionMetadata) -> None:
-        """Nothing yet: see TorchPlan."""
+        """Attach an empty TorchPlan, which layers fill as needed."""
         metadata.plan = TorchPlan(metadata, self._last_cross_work)
 
     def decode_step(self, metadata: AttentionMetadata, bias: AttentionBias | None) -> DecodeStep | None:
-        """See AttentionBackend.decode_step. For float32 on a CPU, which the caller knows."""
+        """See AttentionBackend.decode_step. The caller ensures float32 on a CPU."""
         plan: TorchPlan = metadata.plan
         if not plan.only_decodes or isinstance(bias, Tensor):
             return None
@@ -65,7 +66,7 @@ class TorchBackend(AttentionBackend):
         return plan.decode_step[1]
 
     def _encoder_kernel(self, query: Tensor) -> EncoderAttention | None:
-        """The kernel for an encoder's attention of one sequence over itself."""
+        """Return the kernel for an encoder's self-attention of one sequence, or None."""
         return ENCODER_ATTENTION.serving(
             query, rows=len(query), quantization=self.quantization, long_inputs=self.long_inputs
         )
@@ -104,7 +105,7 @@ class TorchBackend(AttentionBackend):
 
 
 def _as_in(cache: Tensor, x: Tensor) -> Tensor:
-    """Keys or values in the cache's dtype; what is too large for that becomes its largest number."""
+    """Return keys or values in the cache's dtype, clamped to its range."""
     if x.dtype is cache.dtype:
         return x
     limit = torch.finfo(cache.dtype).max
@@ -178,17 +179,17 @@ def _attend_cross(call: AttentionCall, cache: Tensor) -> Tensor:
 
 
 def _heads_first(x: Tensor) -> Tensor:
-    """[tokens, heads, dim] as the [1, heads, tokens, dim] that PyTorch wants."""
+    """View [tokens, heads, dim] as [1, heads, tokens, dim], as PyTorch expects."""
     return x.transpose(0, 1).unsqueeze(0)
 
 
 def _by_head(cache: Tensor) -> Tensor:
-    """[keys and values, slots, kv_heads, dim] as [keys and values, 1, kv_heads, slots, dim]."""
+    """View [keys and values, slots, kv_heads, dim] as [keys and values, 1, kv_heads, slots, dim]."""
     return cache.transpose(1, 2).unsqueeze(1)
 
 
 def _read(by_head: Tensor, runs: list[slice]) -> tuple[Tensor, ...]:
-    """One sequence's keys and values, each [1, kv_heads, length, dim]: views of a single run, else short copies."""
+    """Return a sequence's keys and values, each [1, kv_heads, length, dim]: views of a single run, else copies."""
     pieces = [by_head.narrow(3, run.start, run.stop - run.start) for run in runs]
     return (pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=3)).unbind(0)
 
@@ -203,14 +204,15 @@ def _attend(
     causal: bool = False,
     softcap: float | None = None,
 ) -> Tensor:
-    """query: [1, heads, q, dim], key and value: [1, kv_heads, k, dim], as in the cache, mask: [1, heads or 1, q, k].
+    """Attend with one sequence. query: [1, heads, q, dim]. key, value: [1, kv_heads, k, dim], in the cache's dtype.
 
-    causal: of as many keys as queries, in place of a mask. Returns [1, q, heads, dim].
+    mask: [1, heads or 1, q, k]. causal: True instead of a mask, if there are as many keys as queries.
+    Returns [1, q, heads, dim].
     """
     key, value = key.to(query.dtype), value.to(query.dtype)
     if softcap is not None:
         return _attend_capped(query, key, value, scale, mask, causal, softcap)
-    if mask is not None and mask.is_cuda:  # kernels read 16 bytes at a time, and not all ask whether rows begin there
+    if mask is not None and mask.is_cuda:  # some kernels require rows that are aligned to 16 bytes, and do not check
         mask = F.pad(mask, (0, -mask.shape[3] % 8))[..., : mask.shape[3]]
     grouped = query.shape[1] != key.shape[1]
     return F.scaled_dot_product_attention(
@@ -221,7 +223,7 @@ def _attend(
 def _attend_capped(
     query: Tensor, key: Tensor, value: Tensor, scale: float, mask: Tensor | None, causal: bool, softcap: float
 ) -> Tensor:
-    """As `_attend`, some queries at a time, each of which sees a bounded number of scores in memory."""
+    """Compute `_attend` with a soft cap, for CAPPED_QUERIES queries at a time, to bound the memory of scores."""
     _, heads, num_queries, dim = query.shape
     kv_heads, num_keys = key.shape[1:3]
     out = query.new_empty(1, num_queries, heads, dim)
@@ -235,7 +237,7 @@ def _attend_capped(
         if mask is not None:
             scores = scores + mask[0, :, rows]
         weights = torch.softmax(scores, dim=-1)
-        if mask is not None:  # zeros where it hides every key
+        if mask is not None:  # zeros if it masks every key
             weights = weights.masked_fill(scores.amax(-1, keepdim=True) == float("-inf"), 0.0)
         weights = weights.to(query.dtype).view(kv_heads, -1, num_keys)
         out[0, rows] = (weights @ value[0]).view(heads, count, dim).transpose(0, 1)
@@ -243,20 +245,20 @@ def _attend_capped(
 
 
 def _capped(scores: Tensor, softcap: float) -> Tensor:
-    """``softcap · tanh(scores / softcap)`` of scaled scores, in float32 or wider; may overwrite them."""
+    """Return ``softcap · tanh(scores / softcap)`` of scaled scores, in float32 or wider. May overwrite them."""
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     return scores.div_(softcap).tanh_().mul_(softcap)
 
 
 def _attend_runs(query: Tensor, cache: Tensor, runs: list[slice], scale: float, softcap: float | None) -> Tensor:
-    """Attention over keys that lie in several runs, reading each where it lies: one softmax over all runs' scores.
+    """Attend over keys in several runs, which are read in place. One softmax covers the scores of all runs.
 
     query: [1, heads, q, dim], cache: [keys and values, slots, kv_heads, dim]. Returns [1, q, heads, dim].
     """
     heads, dim = query.shape[1], query.shape[3]
     kv_heads = cache.shape[2]
-    # Query heads that share a key head are rows of one matrix, so that no key is copied for each of them; scaled before
-    # the product, which may be too large for float16 otherwise.
+    # Query heads that share a key head are rows of one matrix, so that keys are not repeated. Queries are scaled before
+    # the product, which may overflow float16 otherwise.
     grouped = (query * scale).reshape(kv_heads, -1, dim)  # [kv_heads, heads per kv head * q, dim]
     # Each [kv_heads, rows, run length].
     pieces = [grouped @ cache[0, run].to(query.dtype).permute(1, 2, 0) for run in runs]
@@ -264,7 +266,7 @@ def _attend_runs(query: Tensor, cache: Tensor, runs: list[slice], scale: float, 
     if softcap is not None:
         scores = _capped(scores, softcap)
     weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(query.dtype)
-    out = torch.zeros_like(grouped, dtype=torch.float32)  # a sum over many short runs: float32, as in a fused kernel
+    out = torch.zeros_like(grouped, dtype=torch.float32)  # float32, as in a fused kernel, since many runs are summed
     column = 0
     for run in runs:
         end = column + run.stop - run.start

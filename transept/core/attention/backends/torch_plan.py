@@ -1,4 +1,4 @@
-"""What the layers of a step share in the `torch` backend: where keys lie, masks, and the work of its kernels."""
+"""TorchPlan: data that the `torch` backend computes once a step for all layers: slots, masks and kernels' work."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from transept.core.kernels.dispatch import MOST_QUERIES, DecodeStep, DistanceBia
 
 
 class LastCrossWork:
-    """The kernel's work for cross-attention, which stays the same from step to step until a request comes or goes."""
+    """Caches the kernel's work for cross-attention, which changes only when a request joins or leaves."""
 
     def __init__(self) -> None:
         self._of: tuple[int, list[list[int]], list[int], list[int]] | None = None
         self._work: PagedWork | None = None
 
     def __call__(self, metadata: AttentionMetadata) -> PagedWork:
-        """The work of a step's requests with few queries."""
+        """Return the work for a step's requests with few queries."""
         tables, lengths, starts = metadata.cross_block_tables, metadata.cross_seq_lens, metadata.cross_query_start_loc
         if self._work is None or self._of != (metadata.block_size, tables, lengths, starts):
-            work = _work(metadata.block_size, tables, lengths, starts, MOST_QUERIES)  # which may be interrupted
+            work = _work(metadata.block_size, tables, lengths, starts, MOST_QUERIES)  # may be interrupted
             self._of = None
             self._work = work
             self._of = metadata.block_size, [[*table] for table in tables], [*lengths], [*starts]
         return self._work
 
     def __reduce__(self) -> Any:
-        return LastCrossWork, ()  # a copy begins anew: addresses are this process's
+        return LastCrossWork, ()  # a copy starts empty, since the work holds addresses of this process
 
 
 @dataclass
 class TorchPlan:
-    """What the layers of a step share, each made when the first of them asks for it.
+    """Data that the layers of a step share, each computed when the first layer needs it.
 
-    _masks: for each attention type and window the bias of the last layer and the masks that follow from it, one a
-        sequence: in most models the next layer has the same bias. _last_rows and _distances, by window, and
-        decode_step: the same for the kernels of the decoder and the encoder.
+    _masks: attention type and window -> the previous layer's bias and its masks, one for each sequence; in most models
+        the next layer has the same bias. _last_rows, _distances (by window) and decode_step cache in the same way for
+        the kernels of the decoder and the encoder.
     """
 
     metadata: AttentionMetadata
@@ -57,7 +57,7 @@ class TorchPlan:
 
     @cached_property
     def self_runs(self) -> list[list[slice]]:
-        """Of each decoder sequence, its seq_len slots in order; empty for a whole prefill, whose keys are in hand."""
+        """Each decoder sequence's slots in order, as runs; empty for a whole prefill, whose keys the call provides."""
         metadata = self.metadata
         return [
             [] if stop - start == length else slot_runs(table, length, metadata.block_size)
@@ -68,7 +68,7 @@ class TorchPlan:
 
     @cached_property
     def cross_runs(self) -> list[list[slice]]:
-        """Of each request, the slots of its encoder tokens in order."""
+        """Each request's slots of its encoder tokens in order, as runs."""
         metadata = self.metadata
         return [
             slot_runs(table, length, metadata.block_size)
@@ -77,12 +77,12 @@ class TorchPlan:
 
     @cached_property
     def long_sequences(self) -> Sequence[int]:
-        """Decoder sequences with more than one query, which the kernel does not take."""
+        """Indices of decoder sequences with several queries, which the kernel does not serve."""
         return [i for i, (start, stop) in enumerate(pairwise(self.metadata.query_start_loc)) if stop - start > 1]
 
     @cached_property
     def only_decodes(self) -> bool:
-        """Whether every sequence has one query, and nothing else is asked of the step."""
+        """True if every sequence has one query, cross-attention has few, and no weights are captured."""
         metadata = self.metadata
         requests = pairwise(metadata.cross_query_start_loc)
         return (
@@ -93,13 +93,13 @@ class TorchPlan:
 
     @cached_property
     def self_work(self) -> PagedWork:
-        """The kernel's work for the decoder sequences with a single query."""
+        """The kernel's work for decoder sequences with a single query."""
         metadata = self.metadata
         return _work(metadata.block_size, metadata.block_tables, metadata.seq_lens, metadata.query_start_loc, 1)
 
     @cached_property
     def cross_work(self) -> PagedWork:
-        """The kernel's work for the requests with few queries."""
+        """The kernel's work for requests with few queries."""
         return self.last_cross_work(self.metadata)
 
     def masks(
@@ -111,7 +111,7 @@ class TorchPlan:
         lengths: list[int],
         like: Tensor,
     ) -> list[Tensor | None]:
-        """Every sequence's mask, [1, heads or 1, queries, keys]; None if a whole prefill's causality is all of it.
+        """Return each sequence's mask, [1, heads or 1, queries, keys]; None if it needs none but a causal one.
 
         The queries are the last query_counts[i] of a sequence of lengths[i] tokens. like: a tensor of the masks' dtype.
         """
@@ -119,14 +119,14 @@ class TorchPlan:
         if kind not in self._masks or self._masks[kind][0] is not bias:
             causal = attn_type is AttentionType.DECODER
             sizes = list(zip(query_counts, lengths, strict=True))
-            goes_on = any(1 < queries < length for queries, length in sizes)  # with several queries behind cached keys
+            goes_on = any(1 < queries < length for queries, length in sizes)  # several queries after cached keys
             masks: list[Tensor | None]
             if isinstance(bias, Tensor):
                 masks = [_mask(bias, causal, window, queries, length, like) for queries, length in sizes]
             elif bias is None and window is None and not (causal and goes_on):
                 masks = [None] * len(sizes)
             else:
-                # By distance alone: aligned at the end, where query and key meet, the largest mask holds all others.
+                # These masks depend on distances only, so the end of the largest one contains all others.
                 largest = _mask(bias, causal, window, max(query_counts), max(lengths), like)
                 rows, columns = largest.shape[2:]
                 masks = [largest[:, :, rows - queries :, columns - length :] for queries, length in sizes]
@@ -134,7 +134,7 @@ class TorchPlan:
         return self._masks[kind][1]
 
     def last_row(self, bias: RelativePositionBias | None, window: int | None, like: Tensor) -> DistanceBias:
-        """The bias of a sequence's last query, for the longest sequence of the step; what its window hides has -inf.
+        """Return the bias of the last query of the step's longest sequence, with -inf for keys outside the window.
 
         like: a tensor of the bias's dtype, with heads as its second dimension.
         """
@@ -146,9 +146,9 @@ class TorchPlan:
     def bias_by_distance(
         self, bias: RelativePositionBias | None, window: int | None, length: int, longest: int, like: Tensor
     ) -> Tensor | None:
-        """A sequence's bias, [heads or 1, 2 * length - 1], by a query's position minus a key's; None for none.
+        """Return a sequence's bias by query position minus key position, [heads or 1, 2 * length - 1]; None for none.
 
-        longest: of the step's sequences. like: a tensor of the bias's dtype.
+        longest: length of the step's longest sequence. like: a tensor of the bias's dtype.
         """
         if window not in self._distances or self._distances[window][0] is not bias:
             distances = torch.arange(1 - longest, longest)
@@ -171,16 +171,16 @@ def _work(
 
 
 def runs_of(slots: Tensor) -> list[slice]:
-    """Slots, int64 [tokens] on the CPU, as maximal runs of consecutive ones."""
+    """Split slots, int64 [tokens] on the CPU, into maximal runs of consecutive slots."""
     edges = [0, *(torch.nonzero(slots.diff() != 1).flatten() + 1).tolist(), len(slots)]
     firsts = slots[edges[:-1]].tolist()
     return [slice(first, first + stop - start) for first, (start, stop) in zip(firsts, pairwise(edges), strict=True)]
 
 
 def slot_runs(block_table: list[int], num_slots: int, block_size: int) -> list[slice]:
-    """The slots of a sequence's first num_slots tokens, as maximal runs of consecutive cache slots.
+    """Return the slots of a sequence's first num_slots tokens, as maximal runs of consecutive cache slots.
 
-    A table [4, 5, 6, 9] of 16-slot blocks holding 60 tokens gives [64:112, 144:156].
+    Example: a table [4, 5, 6, 9] of 16-slot blocks and 60 tokens give [64:112, 144:156].
     """
     runs: list[slice] = []
     left, index = num_slots, 0
@@ -199,7 +199,7 @@ def slot_runs(block_table: list[int], num_slots: int, block_size: int) -> list[s
 def _mask(
     bias: AttentionBias | None, causal: bool, window: int | None, num_queries: int, num_keys: int, like: Tensor
 ) -> Tensor:
-    """The bias of a sequence's last queries, minus infinity where causality or the window hides a key."""
+    """Return the bias of a sequence's last queries, with -inf where causality or the window masks a key."""
     first = num_keys - num_queries
     if bias is None:
         mask = torch.zeros(1, num_queries, num_keys, dtype=like.dtype, device=like.device)
@@ -216,5 +216,5 @@ def _mask(
 
 
 def later_keys(num_queries: int, num_keys: int, first: int, like: Tensor) -> Tensor:
-    """Whether a key comes after a query, [queries, keys]; first: position of the first query."""
+    """Return True where a key comes after a query, [queries, keys]. first: position of the first query."""
     return torch.ones(num_queries, num_keys, dtype=torch.bool, device=like.device).triu(1 + first)

@@ -1,8 +1,7 @@
-"""The `triton` backend: paged attention by kernels of ours, with T5's relative bias read inside them.
+"""The `triton` backend: paged attention by Transept's Triton kernels, which also read T5's relative bias.
 
-For GPUs; in Triton's interpreter (TRITON_INTERPRET=1) it runs anywhere, slowly, so that its results can be tested.
-Sequences with few queries go to a kernel that splits their keys over programs, the others to one that takes tiles of
-queries.
+For GPUs. In Triton's interpreter (TRITON_INTERPRET=1) it runs anywhere, slowly, for tests. One kernel serves sequences
+with few queries and splits their keys over programs (split-K); another serves the others by tiles of queries.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from transept.core.kernels.dispatch import (
 )
 from transept.core.kernels.transfer import upload
 
-MOST_QUERIES_IN_PIECES = 4  # of a sequence, each of which reads the keys again; with more, tiles are faster
+MOST_QUERIES_IN_PIECES = 4  # of a sequence; each query reads the keys again, so with more, tiles are faster
 LARGEST_HEAD = 256
 TRITON_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
 @dataclass
 class TritonPlan:
-    """The work of each kind of attention, made when a first layer asks."""
+    """The work of each type of attention in a step, made when the first layer needs it."""
 
     metadata: AttentionMetadata
     device: torch.device | None = None
@@ -62,7 +61,7 @@ class TritonPlan:
         return self._work(starts, metadata.cross_seq_lens, tables, most_queries=MOST_QUERIES_IN_PIECES)
 
     def read(self, tables: DecodeTables) -> None:
-        """Take rows whose keys lie where ``tables`` say."""
+        """Make the work of a recorded decode step, which reads ``tables``."""
         self.device = tables.lengths.device
         rows = torch.arange(len(tables.lengths), dtype=torch.int32, device=self.device)
         pairs, size = torch.stack([rows, rows], dim=1), self.metadata.block_size
@@ -91,18 +90,18 @@ class TritonPlan:
         )
 
     def padded(self, tables: list[list[int]]) -> Tensor:
-        """Block tables as one, int32 [tables, most blocks]."""
+        """Return block tables as one padded tensor, int32 [tables, most blocks]."""
         longest = max(map(len, tables), default=0)
         return self.upload([[*table, *[0] * (longest - len(table))] for table in tables])
 
     def upload(self, values: Any, dtype: torch.dtype = torch.int32) -> Tensor:
-        """Put numbers on the step's device."""
+        """Copy numbers to the step's device."""
         assert self.device is not None
         return upload(values, self.device, dtype)
 
 
 class TritonBackend(AttentionBackend):
-    """fp16, bf16 and fp32, any block size, both forms of bias."""
+    """Supports fp16, bf16 and fp32, any block size, and both forms of bias."""
 
     name = "triton"
     cache_dtypes = frozenset({torch.float8_e4m3fn})
@@ -110,7 +109,7 @@ class TritonBackend(AttentionBackend):
 
     def __init__(self, quantization: str | None = None, *, long_inputs: bool = False) -> None:
         super().__init__(quantization, long_inputs=long_inputs)
-        # What relative biases are by distance: by their table, and by the rest of them.
+        # Relative biases by distance, cached by their table and then by their other fields.
         self._biases: MutableMapping[Tensor, dict[tuple[bool, int], Tensor]] = WeakTensorKeyDictionary()
 
     @classmethod
@@ -128,7 +127,7 @@ class TritonBackend(AttentionBackend):
         return reasons
 
     def plan(self, metadata: AttentionMetadata) -> None:
-        """Nothing yet: see TritonPlan."""
+        """Attach an empty TritonPlan, which layers fill as needed."""
         metadata.plan = TritonPlan(metadata)
 
     def plan_decode(self, metadata: AttentionMetadata, tables: DecodeTables) -> None:
@@ -175,7 +174,7 @@ class TritonBackend(AttentionBackend):
         return out
 
     def _bias_table(self, bias: AttentionBias) -> Tensor:
-        """As the kernels read it: [heads, 2 · farthest + 1] by distance, or [heads, queries, keys] by position."""
+        """Return the table that kernels read: [heads, 2 · max_distance + 1], or [heads, queries, keys] by position."""
         if isinstance(bias, Tensor):
             return bias
         own, kind = self._biases.setdefault(bias.table, {}), (bias.bidirectional, bias.max_distance)

@@ -1,11 +1,11 @@
 """The `xformers` backend: xFormers' operators on GPUs in half precision.
 
-Flash attention computes encoders and whole prompts, triton_splitk reads the paged cache. No operator takes a bias
+Flash attention computes encoders and whole prompts; triton_splitk reads the paged cache. No operator supports a bias
 together with sequences of different lengths. So the kernels of the `triton` backend compute calls with a bias, a soft
 cap or a window, prompts that continue a cached context, and recorded steps.
 
-Operators are called directly: xFormers' dispatch offers none of them once its C++ extension cannot load, though these
-need only PyTorch and Triton.
+Operators are called directly, because xFormers' dispatch disables them if its C++ extension cannot load, although these
+two need only PyTorch and Triton.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from transept.core.kernels.dispatch import WRITE_CACHE
 PAGE = 64  # slots that triton_splitk reads at a time; a block must be a multiple
 HEAD_DIMS = (16, 32, 64, 128, 256)  # of triton_splitk
 XFORMERS_DTYPES = (torch.float16, torch.bfloat16)
-NO_BLOCK_POINTERS = (3, 9)  # the Triton version from which triton_splitk does not compile
+NO_BLOCK_POINTERS = (3, 9)  # triton_splitk does not compile from this version of Triton on
 
 
 @dataclass
@@ -77,7 +77,7 @@ class XformersPlan(TritonPlan):
         return self._paged(counts, range(len(counts)), metadata.cross_block_tables, metadata.cross_seq_lens)
 
     def _paged(self, counts: list[int], which: Any, tables: list[list[int]], lengths: list[int]) -> Any:
-        """A mask that shows some sequences' queries, counts[i] of the i-th, all of their keys in the cache."""
+        """Return a mask by which queries, counts[i] of the i-th sequence in `which`, see all its keys in the cache."""
         size = self.metadata.block_size
         padded = self.padded([tables[i] for i in which])
         mask = _masks().BlockDiagonalPaddedKeysMask.from_seqlens(
@@ -89,7 +89,7 @@ class XformersPlan(TritonPlan):
         return mask.make_paged(padded, size, _masks().PagedBlockDiagonalPaddedKeysMask)
 
     def _rows(self, which: list[int]) -> Tensor | slice:
-        """The query rows of some sequences; a slice if they are all of them."""
+        """Return the query rows of some sequences; a slice for all sequences."""
         starts = self.metadata.query_start_loc
         if len(which) == len(starts) - 1:
             return slice(None)
@@ -99,7 +99,10 @@ class XformersPlan(TritonPlan):
 
 @dataclass(frozen=True)
 class SelfCalls:
-    """Self-attention of a step: sequences with one query, and whole prompts. continues: True if there are others."""
+    """Self-attention of a step: sequences with one query, and whole prompts.
+
+    continues: True if other sequences have several queries after cached keys.
+    """
 
     decode: Any
     decode_rows: Tensor | slice
@@ -109,7 +112,7 @@ class SelfCalls:
 
 
 class XformersBackend(AttentionBackend):
-    """fp16 and bf16, with cache blocks of a multiple of 64 slots."""
+    """Supports fp16 and bf16, with cache blocks of a multiple of 64 slots."""
 
     name = "xformers"
     replayable = True
@@ -133,11 +136,11 @@ class XformersBackend(AttentionBackend):
         return reasons
 
     def plan(self, metadata: AttentionMetadata) -> None:
-        """Nothing yet: see XformersPlan."""
+        """Attach an empty XformersPlan, which layers fill as needed."""
         metadata.plan = XformersPlan(metadata)
 
     def plan_decode(self, metadata: AttentionMetadata, tables: DecodeTables) -> None:
-        """See AttentionBackend.plan_decode. The kernels are those of the `triton` backend: masks are made of lists."""
+        """See AttentionBackend.plan_decode. Uses the `triton` backend's kernels: xFormers' masks need host lists."""
         metadata.plan = XformersPlan(metadata, by_triton=True)
         metadata.plan.read(tables)
 
@@ -177,7 +180,7 @@ def _masks() -> Any:
 
 
 def _reasons_against_flash(device: torch.device, dtype: torch.dtype) -> list[str]:
-    """Why xFormers' flash attention cannot be used, a sentence each."""
+    """Return why xFormers' flash attention cannot be used, a sentence each."""
     reasons = []
     if device.type != "cuda":
         reasons.append("it runs on GPUs")
@@ -188,7 +191,7 @@ def _reasons_against_flash(device: torch.device, dtype: torch.dtype) -> list[str
     logging.getLogger("xformers").setLevel(logging.ERROR)  # its warning that the C++ extension cannot load
     try:
         flash = importlib.import_module("xformers.ops.fmha.flash")
-    except Exception as error:  # whatever a build for another PyTorch raises
+    except Exception as error:  # of a build for another PyTorch
         return [*reasons, f"xFormers cannot be imported: {error}"]
     if flash.FLASH_VERSION == "0.0.0":
         reasons.append("neither its flash attention nor PyTorch's is there")
@@ -207,12 +210,12 @@ def _inputs(query: Tensor, key: Tensor, value: Tensor, mask: Any, scale: float) 
 
 
 def _expanded(key: Tensor, heads: int) -> Tensor:
-    """[..., kv_heads, dim] with each head repeated for the query heads that share it."""
+    """Repeat each head of [..., kv_heads, dim] for the query heads that share it."""
     return key if key.shape[-2] == heads else key.repeat_interleave(heads // key.shape[-2], dim=-2)
 
 
 def _flash(query: Tensor, key: Tensor | None, value: Tensor | None, mask: Any, scale: float) -> Tensor:
-    """Attention of sequences in rows: query, key and value [tokens, heads, dim]."""
+    """Compute flash attention of flattened sequences. query, key, value: [tokens, heads, dim]."""
     assert key is not None
     assert value is not None
     flash = importlib.import_module("xformers.ops.fmha.flash")
@@ -222,7 +225,7 @@ def _flash(query: Tensor, key: Tensor | None, value: Tensor | None, mask: Any, s
 
 
 def _split_keys(query: Tensor, kv_cache: Tensor, mask: Any, scale: float) -> Tensor:
-    """Attention over the paged cache [2, blocks, block_size, heads, dim] of queries [tokens, heads, dim]."""
+    """Attend with queries [tokens, heads, dim] over the paged cache [2, blocks, block_size, heads, dim]."""
     splitk = importlib.import_module("xformers.ops.fmha.triton_splitk")
     key, value = kv_cache.flatten(1, 2)
     kv_heads, group = key.shape[1], query.shape[1] // key.shape[1]
