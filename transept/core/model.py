@@ -1,7 +1,4 @@
-"""ForConditionalGeneration: the base class of every encoder/decoder model.
-
-Plugins subclass it, the model runner runs it.
-"""
+"""ForConditionalGeneration: the base class of every encoder/decoder model. Plugins subclass it; runners call it."""
 
 from __future__ import annotations
 
@@ -22,10 +19,10 @@ EncodeT = TypeVar("EncodeT")
 
 
 def replayable(encode: EncodeT) -> EncodeT:
-    """Mark an `encode` of text that a GPU may replay for other texts than those for which it was recorded.
+    """Mark an `encode` for text whose CUDA graph is valid for any other texts.
 
-    It gives each token its row by the tensors that it gets alone, and hands ``attn_metadata`` to attention layers and
-    reads nothing in it. A method that overrides it is not marked.
+    Its result must depend only on its tensor arguments. It may pass ``attn_metadata`` to attention layers, but must not
+    read it. A method that overrides a marked one is not marked.
     """
     encode.is_replayable = True  # type: ignore[attr-defined]
     return encode
@@ -37,9 +34,9 @@ class ForConditionalGeneration(nn.Module):
     compute_dtype: of weights and activations. The worker builds models with it as PyTorch's default.
 
     A subclass is built as ``Model(config, context)`` and creates its parameters empty: the loader fills them. The
-    runner calls `encode` for new inputs and writes what `cross_attentions` make of the output into the cache. Then it
-    calls `decode` once for everyone, and `compute_logits` for the rows that need a token. A subclass that has
-    `encoder`, `decoder` or `head` need not write the method that calls it.
+    runner calls `encode` for new inputs, and writes the keys and values that `cross_attentions` compute from its output
+    into the cache. Then it calls `decode` for all requests, and `compute_logits` for the rows that need a token. A
+    subclass with `encoder`, `decoder` or `head` need not override the method that calls it.
     """
 
     encoder: Any  # set by subclasses that do not override encode
@@ -55,16 +52,16 @@ class ForConditionalGeneration(nn.Module):
     @classmethod
     @abstractmethod
     def shape(cls, config: Any) -> ModelShape:
-        """The model's shape, from its config alone."""
+        """Return the model's shape, from its config alone."""
 
     @classmethod
     def longest_features(cls, config: Any) -> dict[str, Tensor]:
-        """Features of the longest input, as the input mapper would make them, of any content; empty for text.
+        """Return features of the longest input, in the form of the input mapper's, with any content; empty for text.
 
-        For an encoder that reads text beside them also ``encoder_input_ids``, int64 [max_source_positions].
+        For an encoder that reads text with them, also ``encoder_input_ids``, int64 [max_source_positions].
 
-        The engine measures with them how much of a GPU's memory a step takes. Raises PluginError where an encoder takes
-        no text and this method is not overridden.
+        The engine uses them to measure the GPU memory of a step. The default raises PluginError if the encoder does not
+        read text.
         """
         if not cls.shape(config).encoder_takes_text:
             raise PluginError(
@@ -82,21 +79,20 @@ class ForConditionalGeneration(nn.Module):
     ) -> Tensor:
         """Run the encoder over some inputs of a step.
 
-        encoder_input_ids, encoder_positions: [encoder_tokens] int64; None for multimodal input without text. With text
-            beside it, an id is there for every token, a placeholder where the data stand.
-        multimodal_kwargs: what the input mapper returned, a list with one tensor an input for each keyword, those of
-            floating dtypes in compute_dtype.
-        Returns hidden states [encoder_tokens, hidden], inputs one after the other, as many rows of each as its
-        mapper declared; with other shapes the step raises PluginError. Here those of `encoder`, which is given all of
-        these.
+        encoder_input_ids, encoder_positions: [encoder_tokens] int64; None for multimodal input without text. With text,
+            there is an id for every token, with placeholders at the positions of the data.
+        multimodal_kwargs: the keyword arguments of the input mapper, each a list with one tensor for each input;
+            floating dtypes are converted to compute_dtype.
+        Returns hidden states [encoder_tokens, hidden], input after input, with the number of rows that the mapper
+        declared; other shapes fail the requests with PluginError. The default passes all arguments to `encoder`.
         """
         return self.encoder(encoder_input_ids, encoder_positions, attn_metadata, **multimodal_kwargs)
 
     def cross_attentions(self) -> Sequence[MakesKeysAndValues | None]:
-        """What makes keys and values of the encoder's output, one for each decoder layer, in their order.
+        """Return the objects that compute keys and values of the encoder's output, one for each decoder layer.
 
-        Here every CrossAttention of the model, in the order of its modules. A model with cross-attention of its own
-        overrides this; None stands for a decoder layer without one.
+        The default returns every CrossAttention of the model, in the order of its modules. A model with another class
+        of cross-attention overrides this; None stands for a decoder layer without cross-attention.
         """
         return [module for module in self.modules() if isinstance(module, CrossAttention)]
 
@@ -109,12 +105,12 @@ class ForConditionalGeneration(nn.Module):
     ) -> Tensor:
         """Run the decoder over all decoder tokens of the step.
 
-        input_ids, positions: [num_tokens] int64. kv_caches: one a decoder layer, [2, num_blocks, block_size,
+        input_ids, positions: [num_tokens] int64. kv_caches: one for each decoder layer, [2, num_blocks, block_size,
         num_kv_heads, head_dim], with the keys and values of every request's encoder output.
-        Returns hidden states [num_tokens, hidden], here those of `decoder`, which is given all of these.
+        Returns hidden states [num_tokens, hidden]. The default passes all arguments to `decoder`.
         """
         return self.decoder(input_ids, positions, kv_caches, attn_metadata)
 
     def compute_logits(self, hidden: Tensor) -> Tensor:
-        """hidden: [rows, hidden]. Returns logits [rows, vocab_size], here those of `head`."""
+        """Return logits [rows, vocab_size]. hidden: [rows, hidden]. The default calls `head`."""
         return self.head(hidden)

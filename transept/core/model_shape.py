@@ -1,4 +1,4 @@
-"""ModelShape: what the engine knows of a model's size. Made by the model's class from its config; no torch here."""
+"""ModelShape: a model's sizes for the engine. The model's class makes it from the config. No torch here."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from transept.errors import CheckpointError
 
 @dataclass(frozen=True)
 class ModelShape:
-    """What the engine must know of a model to feed it and to size its cache.
+    """A model's sizes, by which the engine checks inputs and allocates the cache.
 
-    num_decoder_layers, num_kv_heads, head_dim: shape of the cache; one per decoder layer serves both attentions.
+    num_decoder_layers, num_kv_heads, head_dim: shape of the cache; each decoder layer has one cache for self- and
+        cross-attention.
     max_source_positions, max_target_positions: longest encoder and decoder sequence in tokens; None: no bound.
-    encoder_takes_text: whether the encoder reads tokens; Whisper's reads audio only.
-    num_heads: of the queries; None: as many as num_kv_heads.
-    source_vocab_size: of the encoder's tokens; None: the config's vocab_size, or where it has none, the one above.
-    window: the largest of the decoder layers' self-attention, if each has one: cache blocks behind it are given back.
-        Biases of these layers must depend on distances alone. None: some layer sees all tokens.
+    encoder_takes_text: True if the encoder reads tokens; Whisper's reads only audio.
+    num_heads: number of query heads; None: num_kv_heads.
+    source_vocab_size: vocabulary size of the encoder's tokens; None: the config's vocab_size, else the field
+    vocab_size.
+    window: largest window of the decoder layers' self-attention, if every layer has one: cache blocks outside it are
+        freed. Biases of these layers must depend on distances alone. None: some layer attends to all tokens.
 
-    Raises CheckpointError for a number that is no integer of at least 1.
+    Raises CheckpointError for a number that is not an integer of at least 1.
     """
 
     num_decoder_layers: int
@@ -46,10 +48,10 @@ class ModelShape:
         encoder_takes_text: bool = True,
         source_vocab_size: int | None = None,
     ) -> ModelShape:
-        """The shape of a model whose config names the decoder's sizes as BART's does, as most of transformers' do.
+        """Make a shape from a config with BART's names of the decoder's sizes, as most of transformers' configs have.
 
-        config: has decoder_layers, decoder_attention_heads, d_model or hidden_size; and, where they are not given,
-            vocab_size and, for max_target_positions, max_position_embeddings.
+        config: has decoder_layers, decoder_attention_heads, d_model or hidden_size. It must also have vocab_size, and
+            max_position_embeddings for max_target_positions, unless these arguments are given.
         """
         width = config.d_model if hasattr(config, "d_model") else config.hidden_size
         longest = config.max_position_embeddings if max_target_positions is None else max_target_positions

@@ -1,7 +1,7 @@
-"""CheckpointView: all that a plugin's functions may need of a checkpoint besides its weights.
+"""CheckpointView: a checkpoint without its weights, for a plugin's functions.
 
-Made by the engine, once, and handed to mappers, prompt rules and the functions of SpeechSpec and TextSpec. What takes
-time to read is read on first use, once, whatever thread asks first.
+The engine makes one, and passes it to mappers, prompt functions and the functions of SpeechSpec, TextSpec and
+VisionSpec. Slow parts are read once, on first use, by any thread.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from transept.errors import CheckpointError
 from transept.json_files import read_json
 
-# Keys of config.json with generation settings, from before there was a generation_config.json.
+# Generation settings in config.json of checkpoints that are older than generation_config.json.
 GENERATION_SETTINGS = (
     "bad_words_ids",
     "begin_suppress_tokens",
@@ -48,10 +48,10 @@ GENERATION_SETTINGS = (
 
 
 class CheckpointView:
-    """A checkpoint's folder and what its small files hold, read-only: others look at the same objects.
+    """A checkpoint's folder and the contents of its small files. Read-only, because all functions share the objects.
 
-    path: the folder. config: what the model is built from.
-    load_generation_config, load_tokenizer: called once, when what they return is asked for.
+    path: the folder. config: the config from which the model is built.
+    load_generation_config, load_tokenizer: called once, when the attribute is first read.
     """
 
     def __init__(
@@ -72,17 +72,17 @@ class CheckpointView:
 
     @property
     def path(self) -> Path:
-        """The checkpoint's folder, for whatever other file a family reads."""
+        """The checkpoint's folder, for other files that a family reads."""
         return self._path
 
     @property
     def config(self) -> Any:
-        """The model's config: of transformers, or what the plugin's weight map derives."""
+        """The model's config: transformers', or the one that the plugin's weight map makes."""
         return self._config
 
     @property
     def generation_config(self) -> Any:
-        """A transformers GenerationConfig or a PlainConfig. Raises CheckpointError for settings that cannot be."""
+        """A transformers GenerationConfig or a PlainConfig. Raises CheckpointError for invalid settings."""
         return self._generation_config()
 
     @property
@@ -97,26 +97,26 @@ class CheckpointView:
 
     @property
     def tokenizer(self) -> Any:
-        """Of transformers, or a PlainTokenizer; None where there is none. Raises CheckpointError for corrupt files."""
+        """A transformers tokenizer, a PlainTokenizer, or None without one. Raises CheckpointError for corrupt files."""
         return self._tokenizer()
 
     @property
     def preprocessor_config(self) -> Mapping[str, Any]:
-        """What preprocessor_config.json holds, of images or of sound; empty where there is no such file.
+        """The content of preprocessor_config.json, for images or audio; empty if there is no such file.
 
-        Raises CheckpointError for one that is no JSON object.
+        Raises CheckpointError if it is not a JSON object.
         """
         return self._preprocessor_config()
 
     @property
     def processor_config(self) -> Mapping[str, Any]:
-        """The same of processor_config.json, in which transformers 5 nests what was in preprocessor_config.json."""
+        """The content of processor_config.json, in which transformers 5 nests the former preprocessor_config.json."""
         return self._processor_config()
 
     def lacks(self, setting: str) -> CheckpointError:
-        """The error of a checkpoint whose generation config does not have a setting that its family needs.
+        """Make the error for a checkpoint whose generation config lacks a setting that its family needs.
 
-        It says why: the file is not there, does not name it, or tells transformers to leave it out.
+        It has the reason: the file is missing, lacks the setting, or makes transformers omit it.
         """
         file = self._path / "generation_config.json"
         settings = read_json(file) if file.exists() else {}
@@ -132,14 +132,14 @@ class CheckpointView:
         )
 
     def with_config(self, config: Any) -> CheckpointView:
-        """The same checkpoint with another config; what either has read the other need not read."""
+        """Return the same checkpoint with another config. Both views share what either of them has read."""
         other = copy.copy(self)
         other._config = config
         return other
 
 
 class _OnFirstUse:
-    """What a function returns: called once, and again only where it raised; then let go, with all that it holds."""
+    """Caches a function's result. Calls the function again only if it raised, and drops it after it has returned."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self._function: Callable[[], Any] | None = function

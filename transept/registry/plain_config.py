@@ -1,4 +1,4 @@
-"""PlainConfig: a config of named values. Made of what weight maps derive from checkpoints or declare of their files."""
+"""PlainConfig: a config of named values, which weight maps derive from checkpoints or declare for their files."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 
 
 class PlainConfig(SimpleNamespace):
-    """Values as attributes, equal to another of the same values: a model's config, or its generation config.
+    """A model's config or generation config, with values as attributes. Equal to another with the same values.
 
-    A weight map may return it where it could return a transformers config or GenerationConfig, whose import takes
-    longer than all else that loads a small model. A value that was not given is an AttributeError in a config; a
-    generation config may leave out whatever it does not set.
+    A weight map may return it instead of a transformers config or GenerationConfig, whose import takes longer than
+    everything else in loading a small model. Reading a missing value of a config raises AttributeError; a generation
+    config may omit unset values.
     """
 
     def to_dict(self) -> dict[str, Any]:
-        """Name -> value."""
+        """Return name -> value."""
         return dict(vars(self))
 
     def update(self, **values: Any) -> None:
-        """Set values, as GenerationConfig's method of this name does."""
+        """Set values, like GenerationConfig.update."""
         vars(self).update(values)

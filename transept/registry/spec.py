@@ -1,7 +1,7 @@
-"""ModelSpec: what a plugin declares about a model family.
+"""ModelSpec: a plugin's declaration of a model family.
 
-Written by plugins, read by the engine. Nothing here imports torch, so that listing plugins is quick: whatever is heavy
-is named as ``"package.module:attribute"`` and imported by `resolve` on first use.
+Plugins write it, and the engine reads it. Nothing here imports torch, so that listing plugins is fast: heavy objects
+are given as ``"package.module:attribute"``, which `resolve` imports on first use.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ SHORT_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*", re.ASCII)  # of a published che
 
 
 def resolve(reference: Any) -> Any:
-    """Import what a ``"package.module:attribute"`` reference names; anything but a string is returned as it is.
+    """Import the object of a ``"package.module:attribute"`` reference. Returns anything but a string unchanged.
 
-    Raises PluginError when the text has no colon or the module has no such attribute.
+    Raises PluginError if the text has no colon or the module has no such attribute.
     """
     if not isinstance(reference, str):
         return reference
@@ -41,38 +41,39 @@ def resolve(reference: Any) -> Any:
 
 
 def dec_bos_prompt(view: CheckpointView) -> list[int]:
-    """The usual default decoder prompt, ``<DEC><BOS>`` (BART's ``[2, 0]``)."""
+    """Return the usual default decoder prompt, ``<DEC><BOS>`` (BART's ``[2, 0]``)."""
     return [special_token(view, "decoder_start_token_id"), special_token(view, "bos_token_id")]
 
 
 def dec_prompt(view: CheckpointView) -> list[int]:
-    """The other usual one, ``<DEC>`` alone."""
+    """Return the other usual default decoder prompt, ``<DEC>`` alone."""
     return [special_token(view, "decoder_start_token_id")]
 
 
 def prepend_dec(token_ids: Sequence[int], view: CheckpointView) -> list[int]:
-    """The usual DEC-token rule: a decoder prompt starts with the decoder start token, added unless it is there."""
+    """Return a decoder prompt that starts with the decoder start token, which is prepended unless it is there."""
     dec = special_token(view, "decoder_start_token_id")
     return list(token_ids) if token_ids and token_ids[0] == dec else [dec, *token_ids]
 
 
 def one_tokenizer(view: CheckpointView) -> tuple[Any, Any]:
-    """The usual tokenizers of encoder and decoder: one for both."""
+    """Return the checkpoint's tokenizer twice, for the encoder and the decoder: the default of most families."""
     return view.tokenizer, view.tokenizer
 
 
 @dataclass(frozen=True)
 class SpeechTokens:
-    """Ids of the control tokens that `transept.speech` tells apart; None where a family has no such token.
+    """Ids of the control tokens of transcription; None if a family has no such token.
 
-    end_of_text: ends a transcript. text: the ids of text; None: all below end_of_text, and all control tokens above.
+    end_of_text: ends a transcript. text: the ids of text tokens; None: all below end_of_text, with control tokens
+    above.
     added_text: ids of text outside that range, such as words that a fine-tuned checkpoint added to its vocabulary.
-    start_of_transcript: opens one. start_of_previous: precedes earlier text at the start of a decoder prompt.
-    no_speech: as likely after start_of_transcript as nobody speaks.
+    start_of_transcript: begins a transcript. start_of_previous: precedes earlier text at the start of a decoder prompt.
+    no_speech: its probability after start_of_transcript is the probability that the window has no speech.
     first_timestamp: 0.00 s into the window; the following ids are SpeechSpec.seconds_per_timestamp apart.
-    last_timestamp: the last of them; None: the one at the end of the window.
-    no_timestamps: after the control tokens that open a transcript, asks for text alone.
-    prompt_only: all that come in decoder prompts and never in a transcript.
+    last_timestamp: the last timestamp; None: the one at the end of the window.
+    no_timestamps: follows the control tokens that begin a transcript, and requests text without timestamps.
+    prompt_only: all tokens that occur only in decoder prompts, never in a transcript.
     """
 
     end_of_text: int
@@ -88,50 +89,48 @@ class SpeechTokens:
 
 
 def no_heads(view: CheckpointView) -> tuple[tuple[int, int], ...]:
-    """The alignment heads of a family whose attention does not tell when a word is said."""
+    """Return no alignment heads: the default of families without word times."""
     return ()
 
 
 def no_languages(view: CheckpointView) -> tuple[str, ...]:
-    """The target languages of a family that does not translate."""
+    """Return no target languages: the default of families that do not translate."""
     return ()
 
 
 @dataclass(frozen=True)
 class SpeechSpec:
-    """How a speech family talks: what `transept.speech` must know to drive it.
+    """A speech family's declaration for `transept.speech`.
 
     view: a CheckpointView.
 
-    sample_rate: of the waveforms that the family takes, in Hz.
-    window_seconds(view): the longest audio that one request may carry.
-    languages(view): what may be spoken: language code (``"en"``) to token id, or to None where no token names a
-        language, so that nobody need say which is spoken; empty when the model knows one language only.
-    target_languages(view): codes of the languages to which it translates what is spoken; empty: none, or none by name.
-    decoder_prompt(view, language=, task=, timestamps=): the control tokens that open a transcript. language: None
-        where it is not known. With target_languages also target_language=, one of them, or None where the text is to
-        be in the language that is spoken; task is then "translate" or "transcribe". Raises ParameterError for what the
-        model does not have.
-    language_prompt(view): the decoder prompt after which the next token names the language; None: the model does not
-        tell which is spoken.
-    tokens(view): its control tokens.
+    sample_rate: of the family's waveforms, in Hz. window_seconds(view): the longest audio of one request.
+    languages(view): the languages that the model transcribes: language code (``"en"``) to token id, or to None if the
+        model needs no language token; empty if the model has only one language. target_languages(view): codes of the
+    languages into which it translates speech; empty: none, or none by name. decoder_prompt(view, language=, task=,
+    timestamps=): the control tokens that begin a transcript. language: None if
+        it is unknown. With target_languages also target_language=, one of them, or None for a text in the spoken
+        language; task is then "translate" or "transcribe". Raises ParameterError for an option that the model does not
+        support. language_prompt(view): the decoder prompt after which the next token is the language token; None: the
+    model does not
+        detect the language. tokens(view): its control tokens.
     features: (waveform, view, device) -> the encoder's features of a whole recording, or a reference to it. waveform:
-        float32 [samples], of any length. device: the model's, such as ``"cuda"``, where they are best computed. Returns
-        float32 [channels, frames], of which a window is a slice.
+        float32 [samples], of any length. device: the model's device, such as ``"cuda"``, on which the function should
+        compute. Returns float32 [channels, frames], of which a window is a slice.
     frames_per_second: of the features.
-    features_modality: key in ModelSpec.input_mappers of the mapper that takes such a slice, at most a window long.
-    short_features_modality: key of one that takes a slice, too, and has the encoder read that and no more, for a family
-        whose encoder reads windows of one length, which features_modality fills up with zeros; None: there is none.
-    language_names: lower-case English name, common other names and other codes among them, to language code.
-    seconds_per_timestamp: between neighbouring timestamp tokens.
-    timestamp_rules: (view, max_initial_timestamp=, num_prefix_tokens=) -> a logits processor that lets timestamps
-        come only where they make sense, or a reference to it; see SamplingParams.logits_processors.
-        max_initial_timestamp: seconds, None for no bound. num_prefix_tokens: how many tokens at the end of the decoder
-        prompt count as already transcribed.
-    unspoken_tokens: view -> text tokens for what is heard but not spoken, which no transcript should hold, or a
-        reference.
-    alignment_heads(view): (decoder layer, head) pairs whose cross-attention follows the speech;
-        none: the family has no word timestamps.
+    features_modality: key in ModelSpec.input_mappers of the mapper for such a slice, at most one window long.
+    short_features_modality: key of another mapper for such a slice, which does not pad it, so that the encoder reads
+        only the given frames. For an encoder with windows of fixed length, to which features_modality's mapper pads;
+        None: the option encoder_context is an error.
+    language_names: lower-case English name -> language code, including common other names and other codes.
+    seconds_per_timestamp: between consecutive timestamp tokens.
+    timestamp_rules: (view, max_initial_timestamp=, num_prefix_tokens=) -> a logits processor that allows timestamps
+        only in valid places, or a reference to it; see SamplingParams.logits_processors.
+        max_initial_timestamp: seconds, None for no bound. num_prefix_tokens: number of tokens at the end of the decoder
+        prompt that count as already transcribed.
+    unspoken_tokens: view -> text tokens for non-speech sounds, to be suppressed in transcripts, or a reference.
+    alignment_heads(view): (decoder layer, head) pairs whose cross-attention follows the speech; none: the family has no
+        word times.
     """
 
     sample_rate: int
@@ -154,16 +153,17 @@ class SpeechSpec:
 
 @dataclass(frozen=True)
 class TextTask:
-    """How documents are put to a model for one task: what a family's TextSpec answers.
+    """The model's inputs and settings for one text task. The functions of TextSpec return it.
 
     name: key of the task in config.json's ``task_specific_params``, such as ``"translation_en_to_de"``. The generation
-        settings there take the place of the checkpoint's for this task, and a ``prefix`` there that of `prefix`.
+        settings there override the checkpoint's for this task, and a ``prefix`` there overrides `prefix`.
     prefix: text before every document, such as ``"summarize: "`` or ``">>fra<< "``.
     special_tokens: token ids (before, after) every document; None: those that the tokenizer adds.
-    decoder_prompt: token ids that open the output, such as a language code; the family's DEC-token rule applies. None:
-        the family's default decoder prompt.
-    settings: generation settings of the task, such as ``{"forced_bos_token_id": 250020}``, over those of `name`.
-    encoder_inputs: what a prompt of the task holds under this name, for a family that has ModelSpec.encoder_inputs.
+    decoder_prompt: token ids that begin the output, such as a language code; the family's prepare_decoder_prompt
+        applies. None: the family's default decoder prompt.
+    settings: generation settings of the task, such as ``{"forced_bos_token_id": 250020}``; they override those of
+        `name`.
+    encoder_inputs: ``encoder_inputs`` of every document's prompt, for a family that has ModelSpec.encoder_inputs.
     """
 
     name: str | None = None
@@ -176,14 +176,14 @@ class TextTask:
 
 @dataclass(frozen=True)
 class TextSpec:
-    """What a text family makes of the tasks of `transept.text`. Where a field is None, documents go in as they are.
+    """A text family's declaration for `transept.text`. If a function is None, the model receives documents unchanged.
 
     view: a CheckpointView, which has a tokenizer.
 
     summarize(view): a TextTask.
-    translate(view, source, target): a TextTask. source, target: the languages as the user wrote them, None
-        where left out. Raises ParameterError, naming what there is, for a translation that the model does not make.
-    languages(view): the sources and the targets that translate takes, for who offers a choice.
+    translate(view, source, target): a TextTask. source, target: the languages as the user wrote them, None if not
+        given. Raises ParameterError, which lists the valid choices, for a translation that the model does not support.
+    languages(view): the sources and the targets of translate, for a page that offers a choice.
     """
 
     summarize: Callable[[CheckpointView], TextTask] | None = None
@@ -193,12 +193,12 @@ class TextSpec:
 
 @dataclass(frozen=True)
 class VisionTask:
-    """How a model is asked to read an image: what a family's VisionSpec has under a task's name.
+    """The model's inputs and settings for one image task. VisionSpec.tasks returns it under the task's name.
 
-    decoder_prompt: token ids that open the output; the family's DEC-token rule applies. None: the family's default
-        decoder prompt.
-    encoder_prompt: text beside the image, for a family whose encoder reads both (ModelSpec.prompted_modalities).
-    settings: generation settings of the task, such as ``{"max_length": 128}``, over the checkpoint's own.
+    decoder_prompt: token ids that begin the output; the family's prepare_decoder_prompt applies. None: the family's
+        default decoder prompt.
+    encoder_prompt: text for an encoder that reads it with the image (ModelSpec.prompted_modalities).
+    settings: generation settings of the task, such as ``{"max_length": 128}``; they override the checkpoint's.
     """
 
     decoder_prompt: Sequence[int] | None = None
@@ -207,19 +207,18 @@ class VisionTask:
 
 
 def reads_text(view: CheckpointView) -> dict[str, VisionTask]:
-    """The tasks of a family that reads what an image says, and nothing else."""
+    """Return the one task of a family that only reads text in images."""
     return {"read": VisionTask()}
 
 
 @dataclass(frozen=True)
 class VisionSpec:
-    """How a vision family is asked for the text in an image: what `transept.vision` must know to drive it.
+    """A vision family's declaration for `transept.vision`.
 
     view: a CheckpointView.
 
-    tasks(view): a task's name, such as ``"read"``, to its VisionTask. The first one is what is done where nothing is
-        said.
-    modality: key in ModelSpec.input_mappers of the mapper that takes an image.
+    tasks(view): a task's name, such as ``"read"``, to its VisionTask. The first one is the default.
+    modality: key in ModelSpec.input_mappers of the mapper for images.
     """
 
     tasks: Callable[[CheckpointView], Mapping[str, VisionTask]] = reads_text
@@ -230,7 +229,7 @@ class VisionSpec:
 class PublishedCheckpoint:
     """A checkpoint on the hub that users call by a short name, such as ``small``.
 
-    repository: ``"org/name"`` on the hub. megabytes: of its weights, about, in millions of bytes.
+    repository: ``"org/name"`` on the hub. megabytes: approximate size of its weights, in millions of bytes.
     """
 
     repository: str
@@ -242,29 +241,29 @@ class ModelSpec:
     """One model family, as a plugin declares it. view: a CheckpointView.
 
     name: family name, such as ``"bart"``.
-    architectures: names by which a checkpoint asks for this family: values of ``architectures`` in config.json, and
-        the spec name of a CTranslate2 model.bin where the family reads that format. Several may map to one class.
+    architectures: names of this family in checkpoints: values of ``architectures`` in config.json, and the spec name of
+        a CTranslate2 model.bin if the family reads that format.
     model_class: ``"package.module:ClassName"`` of the ForConditionalGeneration class.
-    requires: what config.json has to hold beside the architecture, where that alone does not tell the family: dotted
-        key to value, or to several, as ``{"encoder.model_type": {"vit", "deit"}, "decoder.model_type": "trocr"}``.
-        None: the key is missing. Several specs may name one architecture if no config.json fits two of them.
-    default_decoder_prompt: view -> token ids when the user gives no decoder prompt. Default: ``<DEC><BOS>``.
+    requires: required values in config.json, if the architecture alone does not identify the family: dotted key to
+        value, or to several, as ``{"encoder.model_type": {"vit", "deit"}, "decoder.model_type": "trocr"}``. None: the
+        key is missing or null. Several specs may have one architecture if no config.json matches two of them.
+    default_decoder_prompt: view -> token ids, used if the user gives no decoder prompt. Default: ``<DEC><BOS>``.
     prepare_decoder_prompt: (token ids, view) -> token ids, applied to a user's decoder prompt. Default: prepend
         ``<DEC>`` unless it is already first.
     input_mappers: modality (``"audio"``) -> mapper, (data, view) -> `transept.multimodal.MappedInput`, or a reference
         to one.
-    prompted_modalities: those of input_mappers beside which the encoder reads text. Their mappers are called with
-        (data, view, `transept.multimodal.EncoderPrompt`), and text beside such data goes to the encoder.
-    encoder_inputs: further inputs of an encoder that reads text: name -> function, or a reference to one,
-        (value, token ids, view) -> tensor of one request, which `encode` gets by that name. value: what the prompt's
-        ``encoder_inputs`` hold under the name; None: nothing.
-    tokenizers: view -> the tokenizers of the encoder's text and of the decoder's; by default one is both.
+    prompted_modalities: keys of input_mappers for which the encoder also reads text. Their mappers are called with
+        (data, view, `transept.multimodal.EncoderPrompt`), and text with such data goes to the encoder.
+    encoder_inputs: further inputs of an encoder that reads text: name -> function, or a reference to one, (value, token
+        ids, view) -> tensor of one request, which `encode` receives under that name. value: the name's value in the
+        prompt's ``encoder_inputs``; None if it is missing.
+    tokenizers: view -> (the encoder's tokenizer, the decoder's); default: one for both.
     weight_maps: checkpoint format (``"huggingface"``, ``"ctranslate2"``) -> WeightMap, or a reference to one.
-    speech: how the family talks, for speech families.
-    text: how the family is asked to summarize and to translate, for text families.
-    vision: how the family is asked for the text in an image, for families that read images.
-    published: short name (``"small"``) -> PublishedCheckpoint, for which the name stands wherever a model is named.
-    origin: the plugin and the distribution that it came from, for messages; set as plugins are discovered.
+    speech: for families that transcribe.
+    text: for families that summarize or translate.
+    vision: for families that read images.
+    published: short name (``"small"``) -> PublishedCheckpoint; users may give the short name as a model.
+    origin: the plugin and its distribution, for messages; set when plugins are discovered.
     """
 
     name: str
@@ -286,7 +285,7 @@ class ModelSpec:
 
     @property
     def known_as(self) -> str:
-        """How messages name it: the family, and whose it is where that is known."""
+        """Name for messages: the family, and its origin if that is known."""
         return f'plugin family "{self.name}"' + (f" ({self.origin})" if self.origin else "")
 
     def __post_init__(self) -> None:

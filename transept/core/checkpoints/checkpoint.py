@@ -1,4 +1,4 @@
-"""Checkpoint: the common face of the formats that a model's weights come in."""
+"""Checkpoint: the common interface of the checkpoint formats."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Checkpoint(ABC):
 
     path: the directory.
     format: the key into ModelSpec.weight_maps, ``"huggingface"`` or ``"ctranslate2"``.
-    architectures: names by which the checkpoint asks for a model family: config.json's ``architectures``, or the spec
-        name of a CTranslate2 model.bin, such as ``("WhisperSpec",)``.
-    config_dict: config.json as read; empty when there is none.
-    quantization: what its weights were rounded to, as EngineConfig says it.
+    architectures: names of the model family in the checkpoint: config.json's ``architectures``, or the spec name of a
+        CTranslate2 model.bin, such as ``("WhisperSpec",)``.
+    config_dict: the content of config.json; empty if there is none.
+    quantization: rounding of its weights, as in EngineConfig.
     """
 
     path: Path
@@ -33,26 +33,26 @@ class Checkpoint(ABC):
 
     @property
     def config_file(self) -> Path:
-        """What its model's config comes from."""
+        """The file from which the model's config is read."""
         return self.path / "config.json"
 
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Every weight's name and shape. Formats that tell them apart from the weights read no weight for it.
+        """Iterate over names and shapes of all weights. Formats with a separate table of shapes read no weights.
 
-        Raises CheckpointError when a file is missing or corrupt.
+        Raises CheckpointError if a file is missing or corrupt.
         """
         return ((name, tuple(tensor.shape)) for name, tensor in self.tensors())
 
     @abstractmethod
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """Every weight by its name, memory mapped: pages are read when a tensor is, and must not be written.
+        """Iterate over names and tensors of all weights. Tensors are memory-mapped, and must not be written.
 
-        Raises CheckpointError when a file is missing or corrupt.
+        Raises CheckpointError if a file is missing or corrupt.
         """
 
 
 def cause_of(error: BaseException) -> str:
-    """An error's kind and the first line of its message."""
+    """Return an error's type and the first line of its message."""
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
 
 

@@ -55,12 +55,12 @@ def load_config(
 
 
 def huggingface_config(checkpoint: Checkpoint, plain: PlainFiles | None = None) -> PretrainedConfig | PlainConfig:
-    """The config in a Hugging Face checkpoint's config.json.
+    """Read the config in a Hugging Face checkpoint's config.json.
 
-    plain: reads it without transformers where it holds no more than this says. Elsewhere a ``model_type`` that
-        transformers knows gives its config class; any other gives a plain PretrainedConfig with the keys of config.json
-        as attributes, so that a family does not need transformers' blessing.
-    Raises CheckpointError when config.json does not fit its class.
+    plain: used to read it without transformers if the file matches this declaration. Otherwise, a ``model_type`` that
+        transformers knows gives its config class; any other gives a PretrainedConfig with the keys of config.json as
+        attributes, so that families need not be in transformers.
+    Raises CheckpointError if config.json does not fit its class.
     """
     config = plain_config(checkpoint, plain) if plain else None
     if config is not None:

@@ -1,7 +1,4 @@
-"""bart_layer_rules: weights of layers under the names that most of transformers' families have for them.
-
-Weight maps of plugins are made with it.
-"""
+"""bart_layer_rules: rules of weight maps for layers with the names that most of transformers' families use."""
 
 from __future__ import annotations
 
@@ -18,10 +15,9 @@ _LAYER = (  # of BART's layers in transformers -> of EncoderLayer and DecoderLay
 
 
 def bart_layer_rules(names: str, target: str) -> tuple[tuple[str, str], ...]:
-    r"""Rules of a WeightMap for layers whose weights are named as BART's are in transformers.
+    r"""Return rules of a WeightMap for layers whose weights are named as in transformers' BART.
 
-    names: regular expression of what is in front of ``.self_attn.q_proj.weight``, such as
-        ``model\.(decoder\.layers\.\d+)``.
+    names: regular expression of the prefix of ``.self_attn.q_proj.weight``, such as ``model\.(decoder\.layers\.\d+)``.
     target: the layer's name in the model, an EncoderLayer or a DecoderLayer; ``\1`` is the first group of `names`.
     """
     return tuple((rf"{names}\.{theirs}\.(?P<kind>weight|bias)", f"{target}.{ours}") for theirs, ours in _LAYER)

@@ -1,7 +1,8 @@
 """PlainFiles: config.json and generation_config.json of a Hugging Face checkpoint, read without transformers.
 
-Families declare what theirs hold; `hf_configs` reads. What transformers would refuse, convert or do more about is not
-read here: the answer is None then, and transformers reads the file. So there is one truth, and its errors are the same.
+Families declare the contents of their files; `hf_configs` reads them. For contents that transformers would refuse,
+convert or process further, functions here return None, and transformers reads the file. So results and errors are the
+same either way.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from transept.registry.plain_config import PlainConfig
 if TYPE_CHECKING:
     from transept.core.checkpoints.plain_tokenizer import PlainTokenizer
 
-# Of transformers' base class. It drops those in the second table, or overwrites them, but for fields of a family.
+# Fields of transformers' base class. It drops or overwrites those in DROPPED, except a family's own fields.
 _OF_EVERY_CONFIG = {
     "architectures": None,
     "chunk_size_feed_forward": 0,
@@ -58,21 +59,21 @@ _OF_EVERY_GENERATION_CONFIG: dict[str, Any] = {  # settings whose value transfor
 
 @dataclass(frozen=True)
 class PlainFiles:
-    """What the small files of a family's checkpoints hold, so that they load without importing transformers.
+    """The contents of the small files of a family's checkpoints, which then load without importing transformers.
 
-    Importing transformers takes about a second. Declare a family's files only where tests compare what comes of them
-    with what transformers makes of them. A file that holds more than is declared is read by transformers.
+    Importing transformers takes about a second. Declare a family's files only if tests compare the results with
+    transformers'. Transformers reads a file that has more than is declared.
 
     model_type: the one that config.json must have.
-    config: a dataclass of which each field is one of transformers' config class, with its type and its default. Types
-        are bool, int, float, str, None, list[...], and unions of them.
+    config: a dataclass with the fields of transformers' config class, their types and defaults. Types are bool, int,
+        float, str, None, list[...], and unions of them.
     aliases: (other name, field), the config class's ``attribute_map``.
-    extras: names in config.json that are no fields of the class, whose values are kept as they are.
-    derived: from the values of fields and extras by name (without aliases) to those that the config class sets by
-        itself, which replace them; None where transformers must read the file.
-    generation_extras: names in generation_config.json that only this family has, likewise.
-    tokenizer: makes the tokenizer of a directory with a tokenizer_config.json, whose results are those of transformers'
-        tokenizer; or None, where transformers must read it.
+    extras: names in config.json that are not fields of the class; their values are kept.
+    derived: (values of fields and extras by name, without aliases) -> the values that the config class computes, which
+        replace them; None if transformers must read the file.
+    generation_extras: names in generation_config.json that only this family has; their values are kept.
+    tokenizer: makes a tokenizer from a directory with a tokenizer_config.json, with the same results as transformers'
+        tokenizer; returns None if transformers must read it.
     """
 
     model_type: str
@@ -85,9 +86,9 @@ class PlainFiles:
 
 
 def plain_config(checkpoint: Checkpoint, files: PlainFiles) -> PlainConfig | None:
-    """The config in config.json, with defaults, aliases and dtype as transformers' config class has them.
+    """Read the config in config.json, with defaults, aliases and dtype as in transformers' config class.
 
-    It has no labels of a classifier (``id2label``, ``label2id``). None: transformers must read it.
+    It has no labels of a classifier (``id2label``, ``label2id``). Returns None if transformers must read it.
     """
     given = dict(checkpoint.config_dict)
     dtype = _dtype(given.pop("torch_dtype", None), given.pop("dtype", None))

@@ -1,9 +1,9 @@
-"""PlainTokenizer: a tokenizer on the `tokenizers` library alone, so that its checkpoint loads without transformers.
+"""PlainTokenizer: a tokenizer that uses only the `tokenizers` library, so that checkpoints load without transformers.
 
-Made by `load_tokenizer` of a tokenizer.json that no tokenizer_config.json stands beside, as in CTranslate2's folders.
-It has the methods that Transept calls, under the names of transformers' tokenizers and with the results of its
-PreTrainedTokenizerFast for the same file. Special tokens have no names here: a tokenizer.json says which tokens are
-special, not what for. A family that knows how its tokenizer_config.json is read derives a class of its own.
+`load_tokenizer` makes it from a tokenizer.json without a tokenizer_config.json, as in CTranslate2's folders. It has the
+methods of transformers' tokenizers that Transept calls, with the results of PreTrainedTokenizerFast for the same file.
+Special tokens have no names here, because a tokenizer.json does not name them. A family that reads its
+tokenizer_config.json derives a class.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from tokenizers import Encoding, Tokenizer
 
 @dataclass(frozen=True)
 class Encoded:
-    """The token ids of a text. encodings: of the `tokenizers` library, with the tokens' places in the text."""
+    """The token ids of a text. encodings: of the `tokenizers` library, with the tokens' offsets in the text."""
 
     input_ids: list[int]
     encodings: list[Encoding] = field(default_factory=list, compare=False, repr=False)
 
 
 class PlainTokenizer:
-    """Text to token ids, and back. May be called from several threads.
+    """Converts text to token ids and back. Several threads may call it.
 
-    tokenizer: of the tokenizers library, which is the new object's own from then on; padding and truncation, which a
-        file may ask for, are switched off. Methods raise what that library raises.
+    tokenizer: of the tokenizers library; the new object owns it, and switches off the padding and truncation that a
+        file may request. Methods raise what that library raises.
     """
 
     clean_up_tokenization_spaces = False
-    is_fast = True  # as transformers calls what decodes with the tokenizers library
+    is_fast = True  # transformers' attribute of tokenizers that use the tokenizers library
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -38,12 +38,12 @@ class PlainTokenizer:
         self._tokenizer.no_truncation()
 
     def __call__(self, text: str, *, add_special_tokens: bool = True, verbose: bool = True) -> Encoded:
-        """Encode a text; add_special_tokens: those that belong around it. verbose: changes nothing here."""
+        """Encode a text. add_special_tokens: True to add those around it. verbose: ignored."""
         encoding = self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
         return Encoded(encoding.ids, [encoding])
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
-        """The token ids of a text. Special tokens that are written in it are encoded as such."""
+        """Return the token ids of a text. Special tokens in the text are encoded as such."""
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
         return ids
 
@@ -54,7 +54,7 @@ class PlainTokenizer:
         skip_special_tokens: bool = False,
         clean_up_tokenization_spaces: bool | None = None,
     ) -> str:
-        """The text of tokens; ids that there are no tokens for are left out, bytes that are no UTF-8 become U+FFFD.
+        """Return the text of tokens. Unknown ids are skipped; invalid UTF-8 becomes U+FFFD.
 
         Raises ValueError for clean_up_tokenization_spaces, which is for tokenizers that have a tokenizer_config.json.
         """

@@ -1,8 +1,8 @@
 """PlainTokenizerFiles: tokenizer.json and tokenizer_config.json of a Hugging Face checkpoint, without transformers.
 
-transformers takes a tokenizer.json as it is for some classes, and for others its vocabulary and its added tokens alone:
-the rest they build by themselves, as families declare here. Files in which transformers would change or add a token,
-or that say more than is known here, are left to it.
+For some classes, transformers uses a tokenizer.json unchanged. For others, it uses only the vocabulary and the added
+tokens, and the class builds the rest in code, as families declare here. Transformers reads files in which it would
+change or add a token, and files with unknown contents.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tokenizers import AddedToken, Tokenizer, models
 from transept.core.checkpoints.plain_tokenizer import PlainTokenizer
 from transept.json_files import read_json
 
-AS_WRITTEN = ("PreTrainedTokenizerFast", "TokenizersBackend")  # classes that take a tokenizer.json as it is
-MOST_TOKENS = 100_000  # beyond, transformers looks for a mistake of Mistral's tokenizers
+AS_WRITTEN = ("PreTrainedTokenizerFast", "TokenizersBackend")  # classes that use a tokenizer.json unchanged
+MOST_TOKENS = 100_000  # beyond, transformers checks for a bug of Mistral's tokenizers
 NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 LISTS = ("additional_special_tokens", "extra_special_tokens")
 SIDES = ("left", "right")
-# What else a tokenizer_config.json may hold, and the values of it that are read here; None: any, it matters nowhere.
+# Further settings of a tokenizer_config.json, and their supported values; None: any value, because it has no effect.
 SETTINGS: dict[str, tuple[object, ...] | None] = {
     "add_prefix_space": (False,),
     "added_tokens_decoder": None,
@@ -57,11 +57,10 @@ CLEANED_UP = (  # in this order, as in transformers
 
 
 class NamedTokenizer(PlainTokenizer):
-    """A PlainTokenizer that knows the special tokens which a tokenizer_config.json names or lists.
+    """A PlainTokenizer with the special tokens that a tokenizer_config.json names or lists.
 
-    special: those tokens -> their ids. unknown: the id that stands for tokens that there are none of, or None.
-    clean_up: whether decoded text loses blanks before punctuation by default; transformers cleans up after no BPE,
-        whatever is asked.
+    special: these tokens -> their ids. unknown: the id for unknown tokens, or None.
+    clean_up: True if decoded text loses blanks before punctuation by default; transformers never cleans up after BPE.
     """
 
     def __init__(self, tokenizer: Tokenizer, special: Mapping[str, int], unknown: int | None, clean_up: bool) -> None:
@@ -77,7 +76,7 @@ class NamedTokenizer(PlainTokenizer):
         skip_special_tokens: bool = False,
         clean_up_tokenization_spaces: bool | None = None,
     ) -> str:
-        """The text of tokens, as by the base class; clean_up_tokenization_spaces: None is what the files say."""
+        """Return the text of tokens, see PlainTokenizer. clean_up_tokenization_spaces: None: the files' setting."""
         text = super().decode(token_ids, skip_special_tokens=skip_special_tokens)
         asked = clean_up_tokenization_spaces
         if self._may_clean_up and (self.clean_up_tokenization_spaces if asked is None else asked):
@@ -86,7 +85,7 @@ class NamedTokenizer(PlainTokenizer):
         return text
 
     def convert_tokens_to_ids(self, token: str) -> int | None:
-        """The id of a token; where there is no such token that of the unknown token, or None."""
+        """Return the id of a token; for an unknown token the id of the unknown token, or None."""
         found = super().convert_tokens_to_ids(token)
         return self._unknown if found is None else found
 

@@ -1,4 +1,4 @@
-"""WeightMap: from a checkpoint's parameter names to the model's. Written by plugins, followed by `load_weights`."""
+"""WeightMap: maps a checkpoint's parameter names to the model's. Plugins write it, and `load_weights` uses it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from transept.errors import PluginError
 
 @dataclass(frozen=True)
 class WeightMap:
-    r"""How one checkpoint format names the weights of one model family.
+    r"""The names of one model family's weights in one checkpoint format.
 
     Names are matched by regular expressions that must match the whole name. A target is a name of the model's
     ``state_dict``, may use ``\1`` and ``\2``, and may end in ``#part`` or ``#k+v``: one part, or adjacent parts, of a
@@ -29,16 +29,15 @@ class WeightMap:
         )
 
     rules: (regex, target); the first match wins.
-    tied: (regex, target) of further names under which a checkpoint may hold a weight that it holds already. They come
-        before the rules; such a tensor fills its target when nothing else did, and must equal it otherwise.
-    ignored: regexes of checkpoint names that are rightly left out (recomputed buffers, scalars). They come first.
-    zeros: regexes of targets (``"decoder.layers.0.self_attn.qkv_proj.bias#k"``) that are zero where a checkpoint does
-        not hold them.
-    config: checkpoint -> PretrainedConfig, for formats whose config.json is not one, and for families whose config.json
-        leaves to the weights what the model must know; those start from `huggingface_config`.
-    generation_config: (checkpoint, config) -> GenerationConfig, likewise.
-    plain: what lets a checkpoint's configs and tokenizer be read without transformers. A `config` of its own comes
-        first, and so does a `generation_config`.
+    tied: (regex, target) of further names that a checkpoint may have for a weight. They are matched before the rules;
+        such a tensor fills its target if no other tensor does, and otherwise must equal it.
+    ignored: regexes of checkpoint names to skip (recomputed buffers, scalars). They are matched first.
+    zeros: regexes of targets (``"decoder.layers.0.self_attn.qkv_proj.bias#k"``) that are zero if a checkpoint lacks
+        them.
+    config: checkpoint -> PretrainedConfig or PlainConfig, for formats without a config.json of transformers, and for
+        families whose config.json lacks values that follow from the weights; these start from `huggingface_config`.
+    generation_config: (checkpoint, config) -> GenerationConfig or PlainConfig, likewise.
+    plain: declares the files that can be read without transformers. `config` and `generation_config` take precedence.
 
     Raises PluginError for a regex that does not compile, and for a target with a group that its regex does not have.
     """
@@ -59,24 +58,24 @@ class WeightMap:
                 raise PluginError(f'WeightMap: "{regex}" is not a regular expression: {error}') from None
         for regex, target in (*self.rules, *self.tied):
             try:
-                re.sub(regex, target, "")  # reads the target, whatever matches
+                re.sub(regex, target, "")  # parses the target, even without a match
             except (re.error, IndexError) as error:
                 raise PluginError(f'WeightMap: target "{target}" does not fit "{regex}": {error}') from None
 
     def is_ignored(self, name: str) -> bool:
-        """Whether this checkpoint name is rightly left out."""
+        """Return True if this checkpoint name is to be skipped."""
         return any(re.fullmatch(regex, name) for regex in self.ignored)
 
     def target(self, name: str) -> str | None:
-        """Where `rules` put this checkpoint name, or None."""
+        """Return the target of this checkpoint name by `rules`, or None."""
         return _first_target(self.rules, name)
 
     def tied_target(self, name: str) -> str | None:
-        """Where `tied` puts this checkpoint name, or None."""
+        """Return the target of this checkpoint name by `tied`, or None."""
         return _first_target(self.tied, name)
 
     def is_zero(self, target: str) -> bool:
-        """Whether this target is zero where a checkpoint does not hold it."""
+        """Return True if this target is zero when a checkpoint lacks it."""
         return any(re.fullmatch(regex, target) for regex in self.zeros)
 
 

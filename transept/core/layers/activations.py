@@ -11,7 +11,7 @@ from transept.errors import CheckpointError
 
 
 def get_activation(name: str) -> Callable[[Tensor], Tensor]:
-    """The function that a config names, elementwise on any shape. Raises CheckpointError for an unknown name."""
+    """Return the activation with a config's name, elementwise on any shape. Raises CheckpointError if it is unknown."""
     if name not in ACTIVATIONS:
         raise CheckpointError(f'the config asks for activation "{name}"; known: {", ".join(sorted(ACTIVATIONS))}')
     return ACTIVATIONS[name].function

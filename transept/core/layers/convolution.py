@@ -1,4 +1,4 @@
-"""Convolutions over time, as encoders of sound begin with them."""
+"""GeluConv1d: convolutions over time, the first layers of audio encoders."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from transept.core.layers.packed_weights import PackedWeight
 
 
 class GeluConv1d(nn.Conv1d):
-    """``gelu(conv1d(x))``, as the first layers of encoders of sound.
+    """``gelu(conv1d(x))``, as in the first layers of audio encoders.
 
-    Where a kernel multiplies, adds a bias and applies GELU, or where the weight is packed, every output frame is a row
-    of one product; elsewhere PyTorch's convolution computes it. Neither dilation nor groups.
+    If a kernel multiplies, adds a bias and applies GELU, or if the weight is packed, every output frame is a row of one
+    matrix product. Otherwise, PyTorch's convolution computes it. Supports neither dilation nor groups.
     """
 
     packed: PackedWeight | None  # of `rows_of_products`, set by packing.WeightPacker once the weight is loaded
@@ -28,7 +28,7 @@ class GeluConv1d(nn.Conv1d):
         self.packed = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """x: [batch, frames, channels]. Returns [batch, frames / stride, channels]."""
+        """Convolve x, [batch, frames, channels]. Returns [batch, frames / stride, channels]."""
         if self.packed is not None:
             return self._by_rows(x, self._packed_product)
         product = PRODUCT_AND_GELU.serving(x)
@@ -37,7 +37,7 @@ class GeluConv1d(nn.Conv1d):
         return self.as_product(x, product)
 
     def as_product(self, x: Tensor, product: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
-        """The same by a kernel of PRODUCT_AND_GELU."""
+        """Compute `forward` by a kernel of PRODUCT_AND_GELU."""
         bias = self.bias
         assert bias is not None
         return self._by_rows(x, lambda rows: product(rows, self._rows, bias))
@@ -47,7 +47,7 @@ class GeluConv1d(nn.Conv1d):
         return self.packed.activated(rows, self.bias, "gelu")
 
     def _by_rows(self, x: Tensor, product: Callable[[Tensor], Tensor]) -> Tensor:
-        """product: of [rows, size · in], the input's frames that each output frame sees, one after the other."""
+        """Apply `product` to [rows, size · in]: for each output frame, the concatenated input frames that it covers."""
         padding = self.padding
         assert not isinstance(padding, str)
         padded = F.pad(x, (0, 0, padding[0], padding[0]))
@@ -60,5 +60,5 @@ class GeluConv1d(nn.Conv1d):
 
 
 def rows_of_products(weight: Tensor) -> Tensor:
-    """A convolution's weight [out, in, size] as products read it: [out, size · in]."""
+    """Return a convolution's weight [out, in, size] in the layout of products: [out, size · in]."""
     return weight.transpose(1, 2).flatten(1).contiguous()

@@ -1,4 +1,4 @@
-"""Token embeddings, and the vocabulary projection that may share their matrix."""
+"""VocabParallelEmbedding, and VocabParallelHead, which may share its matrix."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from transept.errors import PluginError
 
 
 class VocabParallelEmbedding(nn.Module):
-    """Token id -> vector; weight [vocabulary, hidden], whose rows are split over the group.
+    """Maps token ids to vectors. weight: [vocabulary, hidden], whose rows are split over the group.
 
-    elsewhere: whether another pipeline stage embeds; see staging.py.
+    elsewhere: True if another pipeline stage embeds; see staging.py.
     """
 
     weight: nn.Parameter
@@ -30,10 +30,10 @@ class VocabParallelEmbedding(nn.Module):
         self._embedding_dim, self._dtype = embedding_dim, self.weight.dtype
 
     def forward(self, token_ids: Tensor, table: Tensor | None = None, positions: Tensor | None = None) -> Tensor:
-        """token_ids: int64 of any shape, as a rule [tokens]. Returns [..., hidden], the same on every rank.
+        """Embed token_ids: int64 of any shape, usually [tokens]. Returns [..., hidden], the same on every rank.
 
-        table: of vectors that are added, [size, hidden], on every rank all of them. positions: which of them, int64 of
-        token_ids' shape, from 0 up. Raises PluginError where one of the two is missing, or the table is split.
+        table: vectors to add, [size, hidden], whole on every rank. positions: rows of the table, int64 of token_ids'
+        shape, from 0. Raises PluginError if only one of the two is given, or if the table is sharded.
         """
         if (table is None) is not (positions is None):
             raise PluginError("an embedding is called with both a table and positions in it, or with neither")
@@ -48,7 +48,7 @@ class VocabParallelEmbedding(nn.Module):
         return torch.zeros(*token_ids.shape, self._embedding_dim, dtype=self._dtype, device=token_ids.device)
 
     def _rows_of_all_ranks(self, token_ids: Tensor) -> Tensor:
-        """Of each token one rank has the vector, and the others zeros."""
+        """Return the sum over ranks: one rank has the vector of a token, and the others add zeros."""
         own = token_ids - self._shard.first
         of_others = (own < 0) | (token_ids >= self._shard.stop)
         return self._group.all_reduce(self._rows(own.masked_fill_(of_others, 0)).masked_fill_(of_others[..., None], 0))
@@ -64,9 +64,9 @@ class VocabParallelEmbedding(nn.Module):
 
 
 class VocabParallelHead(nn.Module):
-    """Hidden state -> logits over the vocabulary, whose rows are split over the group.
+    """Maps hidden states to logits over the vocabulary, whose rows are split over the group.
 
-    weight: a matrix [vocabulary, hidden] to share with an embedding (tied), or None for one of its own.
+    weight: the matrix [vocabulary, hidden] of an embedding (tied), or None for a separate one.
     """
 
     weight: nn.Parameter
@@ -86,12 +86,12 @@ class VocabParallelHead(nn.Module):
         self._group, self._num_embeddings = group, num_embeddings
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """hidden: [rows, hidden]. Returns logits [rows, vocabulary], the same on every rank."""
+        """Return logits [rows, vocabulary], the same on every rank. hidden: [rows, hidden]."""
         return self._group.all_gather(matmul(hidden, self.packed or self.weight), self._num_embeddings)
 
 
 def _vocabulary(num_embeddings: int, embedding_dim: int, group: ParallelGroup) -> nn.Parameter:
-    """The rank's rows of a vocabulary's matrix."""
+    """Make the rank's rows of a vocabulary matrix."""
     shard = group.shard(num_embeddings, dim=0)
     shards = {WHOLE: shard} if group.size > 1 else None
     return StackedParameter.of((shard.stop - shard.first, embedding_dim), {}, shards)

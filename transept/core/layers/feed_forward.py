@@ -1,4 +1,4 @@
-"""The feed-forward half of a transformer layer."""
+"""FeedForward: the feed-forward network of a transformer layer."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from transept.core.layers.activations import get_activation
 from transept.core.layers.linear import ColumnParallelLinear, RowParallelLinear, matmul
 from transept.core.parallel.group import ParallelGroup
 
-# Rows that a CPU takes at a time: half a window of Whisper, whose inner activations are its largest. With more threads,
-# more rows, so that each has work enough.
+# Rows computed at a time on a CPU: half a window of Whisper, since the inner activations are its largest tensors. With
+# more threads, more rows, so that each thread has enough work.
 CPU_ROWS = 768
 CPU_ROWS_OF_A_THREAD = 192
 
 
 class FeedForward(nn.Module):
-    """``fc2(act(fc1(x)))``, or ``fc2(act(fc1(x)) · gate(x))`` where it is gated (Shazeer 2020).
+    """``fc2(act(fc1(x)))``, or gated ``fc2(act(fc1(x)) · gate(x))`` (Shazeer 2020).
 
-    activation: its name in config.json. bias: whether the linear layers have one.
+    activation: its name in config.json. bias: True if the linear layers have a bias.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class FeedForward(nn.Module):
         return torch.cat([self._all_at_once(some) for some in x.split(rows)])
 
     def addend(self, x: Tensor) -> Tensor | None:
-        """What `add_to` takes to be in the sum already: fc2's bias, where the product is added in place."""
+        """Return the term that must be added to x before `add_to`: fc2's bias if that adds in place, else None."""
         return self.fc2.bias if self._adds_in_place(x) else None
 
     def add_to(self, x: Tensor, normed: Tensor) -> Tensor:
-        """``x + self(normed)``; x: [tokens, hidden], to which `addend` was added, and which may be overwritten."""
+        """Return ``x + self(normed)``. x: [tokens, hidden], with `addend` added; may be overwritten."""
         if runs_on(x) and runs_on(normed) and x.is_contiguous() and self._kernel is not None:
             return self._kernel(x, normed)
         if not self._adds_in_place(x):
@@ -72,7 +72,7 @@ class FeedForward(nn.Module):
 
     @cached_property
     def _kernel(self) -> FeedForwardKernel | None:
-        """Both products as one kernel; None where the kernel does not serve."""
+        """Both products as one kernel; None if no kernel serves."""
         fc1, fc2 = self.fc1.projection(), self.fc2.projection()
         if fc1 is None or fc2 is None or not self.fc2.is_whole:
             return None
@@ -82,12 +82,12 @@ class FeedForward(nn.Module):
         return kernel(fc1, fc2, self.activation_name) if kernel is not None and kernel.serves(fc1, fc2) else None
 
     def _adds_in_place(self, x: Tensor) -> bool:
-        """Whether one kernel multiplies and adds: on a GPU, where fc2 computes alone and all is in one dtype."""
+        """True if one kernel multiplies and adds: on a GPU, if fc2 is plain and all tensors have one dtype."""
         dtypes = {x.dtype, self.fc1.weight.dtype, self.fc2.weight.dtype}
         return x.is_cuda and self.fc2.is_plain and len(dtypes) == 1
 
     def _has_independent_rows(self, x: Tensor) -> bool:
-        """Whether each row comes out the same to the last bit whatever is beside it: kernels of ours compute it."""
+        """True if results are batch-invariant, bit for bit, because Transept's kernels compute them."""
         linears = [each for each in (self.fc1, self.gate, self.fc2) if each is not None]
         return ACTIVATE.serving(x) is not None and all(each.packed is not None for each in linears)
 
@@ -95,14 +95,14 @@ class FeedForward(nn.Module):
         return self.fc2(self._hidden(x))
 
     def _hidden(self, x: Tensor) -> Tensor:
-        """What fc2 multiplies."""
+        """Return fc2's input."""
         hidden = self._activated(x)
         if self.gate is not None:
             hidden = hidden * self.gate(x)
         return hidden.to(torch.promote_types(hidden.dtype, self.fc2.weight.dtype))
 
     def _activated(self, x: Tensor) -> Tensor:
-        """``act(fc1(x))``, where kernels serve all at once, on a CPU at least with the bias."""
+        """Return ``act(fc1(x))``, by one kernel if one serves; on a CPU, the activation's kernel also adds the bias."""
         bias, gelu = self.fc1.bias, PRODUCT_AND_GELU.serving(x)
         if gelu is not None and self.activation_name == "gelu" and bias is not None and self.fc1.packed is None:
             return gelu(x, self.fc1.weight, bias)

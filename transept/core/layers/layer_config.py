@@ -1,4 +1,4 @@
-"""LayerConfig: what the layers of one side of a model have in common. It makes their attentions and networks."""
+"""LayerConfig: the common settings of one side's layers. It makes their attentions and feed-forward networks."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from transept.errors import CheckpointError, PluginError
 
 @dataclass(frozen=True)
 class LayerConfig:
-    """What the layers of one side of a model have in common.
+    """The common settings of the layers of one side of a model.
 
     intermediate_size, activation, gated: see FeedForward. pre_norm: ``x + f(norm(x))``, else ``norm(x + f(x))``.
     norm: makes a norm for the hidden size. num_kv_heads: see SelfAttention. head_dim: default hidden_size / num_heads.
-    scale: of attention, default 1/√head_dim. bias: whether the linear layers have one. qkv_bias: whether attention's
-    projections to queries, keys and values do, default as bias. sandwich_norm: ``x + norm(f(norm(x)))``, with pre_norm.
-    softcap: of scores, see Attention. window, rotary: of self-attention, see Attention and SelfAttention.
+    scale: of attention, default 1/√head_dim. bias: True if the linear layers have a bias. qkv_bias: True if attention's
+    projections to queries, keys and values have one; default: bias. sandwich_norm: ``x + norm(f(norm(x)))``, with
+    pre_norm. softcap: of scores, see Attention. window, rotary: of self-attention, see Attention and SelfAttention.
     encoder_hidden_size: see CrossAttention.
 
-    Raises CheckpointError for a size that is no integer of at least 1, and PluginError for a sandwich_norm without
+    Raises CheckpointError for a size that is not an integer of at least 1, and PluginError for a sandwich_norm without
     pre_norm.
     """
 
@@ -51,10 +51,10 @@ class LayerConfig:
 
     @classmethod
     def of_side(cls, config: Any, side: Literal["encoder", "decoder"], **options: Any) -> LayerConfig:
-        """The layers of a side whose sizes a config names as BART's does, as most of transformers' do.
+        """Make the settings of one side from a config with BART's names, as most of transformers' configs have.
 
-        config: has d_model or hidden_size, activation_function, and for the decoder, say, decoder_attention_heads and
-            decoder_ffn_dim. options: the other fields, pre_norm among them.
+        config: has d_model or hidden_size, activation_function, and for a decoder decoder_attention_heads and
+            decoder_ffn_dim. options: the other fields, including pre_norm.
         """
         width = config.d_model if hasattr(config, "d_model") else config.hidden_size
         sizes = getattr(config, f"{side}_attention_heads"), getattr(config, f"{side}_ffn_dim")
@@ -73,17 +73,17 @@ class LayerConfig:
             raise CheckpointError(f"{self.num_heads} heads of a layer are no multiple of {self.num_kv_heads} key heads")
 
     def self_attention(self, attn_type: AttentionType, context: LayerContext) -> SelfAttention:
-        """A self-attention of such a layer."""
+        """Make the self-attention of such a layer."""
         options = {"window": self.window, "rotary": self.rotary, **self._attention_options()}
         return SelfAttention(self.hidden_size, self.num_heads, attn_type, context=context, **options)
 
     def cross_attention(self, context: LayerContext) -> CrossAttention:
-        """A cross-attention of such a layer."""
+        """Make the cross-attention of such a layer."""
         options = {"encoder_hidden_size": self.encoder_hidden_size, **self._attention_options()}
         return CrossAttention(self.hidden_size, self.num_heads, context=context, **options)
 
     def feed_forward(self, context: LayerContext) -> FeedForward:
-        """A feed-forward network of such a layer."""
+        """Make the feed-forward network of such a layer."""
         return FeedForward(
             self.hidden_size,
             self.intermediate_size,
@@ -104,5 +104,5 @@ class LayerConfig:
         }
 
     def post_norm(self) -> nn.Module | None:
-        """A norm of what a sublayer computes, where there is one."""
+        """Make the norm of a sublayer's output; None without sandwich_norm."""
         return self.norm(self.hidden_size) if self.sandwich_norm else None

@@ -1,8 +1,8 @@
 """Linear layers: column, row, QKV and encoder/decoder QKV.
 
-Sharding over a process group is a property of a layer and its weight loader, never of a model file. A layer is told its
-group, holds its rank's part, and says with `StackedParameter.shards` which part of a checkpoint's weight that is. A
-column-parallel layer computes some of the outputs; a row-parallel one takes some of the inputs, and adds up all ranks'
+Sharding over a process group is a property of a layer and its weight loader, never of a model file. A layer receives
+its group and has its rank's part; `StackedParameter.shards` describes which part of a checkpoint's weight that is. A
+column-parallel layer computes some of the outputs. A row-parallel layer takes some of the inputs, and all-reduces the
 products.
 """
 
@@ -21,10 +21,10 @@ WHOLE = ""  # the one part of a parameter without parts
 
 
 class StackedParameter(nn.Parameter):
-    """A weight or bias whose rows are several named parts, which checkpoints may hold one by one.
+    """A weight or bias whose rows are several named parts, which may be separate tensors in checkpoints.
 
-    parts: part name -> rows of it, in order; empty when the parameter is one piece.
-    shards: part name, or WHOLE -> what this is of the checkpoint's; empty when the parameter is all of it.
+    parts: part name -> its rows, in order; empty if the parameter has no parts.
+    shards: part name, or WHOLE -> the rank's shard of the checkpoint's tensor; empty without sharding.
     """
 
     parts: dict[str, slice]
@@ -34,7 +34,7 @@ class StackedParameter(nn.Parameter):
     def of(
         cls, shape: tuple[int, ...], sizes: dict[str, int], shards: dict[str, Shard] | None = None
     ) -> StackedParameter:
-        """An uninitialised parameter of this shape, whose rows are the given parts in order."""
+        """Make an uninitialised parameter of this shape. sizes: part name -> number of rows, in order."""
         parameter = cls(torch.empty(shape), requires_grad=False)
         parameter.parts, parameter.shards, start = {}, shards or {}, 0
         for name, size in sizes.items():
@@ -51,9 +51,10 @@ def matmul(
     *,
     of_encoder: bool = False,
 ) -> Tensor:
-    """``x @ weight.T + bias``.
+    """Return ``x @ weight.T + bias``.
 
-    x: [tokens, in], an encoder's output or not, weight: [out, in], bias: [out]. outputs: which of them are computed.
+    x: [tokens, in]. weight: [out, in]. bias: [out]. outputs: the outputs to compute. of_encoder: True if x is an
+    encoder's output.
     Returns [tokens, out], contiguous.
     """
     if isinstance(weight, PackedWeight):
@@ -64,8 +65,8 @@ def matmul(
 class Linear(nn.Module):
     """``y = x Wᵀ + b``; weight [out, in], bias [out]. The base of the parallel layers.
 
-    stacked: part name -> rows, when the weight is several matrices on top of each other. shards: of the weight, see
-    StackedParameter; of rows they hold for the bias, too.
+    stacked: part name -> number of rows, if the weight is several stacked matrices. shards: of the weight, see
+    StackedParameter; shards of rows also apply to the bias.
     """
 
     weight: StackedParameter  # what a checkpoint fills; on the meta device where it is packed
@@ -92,7 +93,7 @@ class Linear(nn.Module):
         return matmul(x, self.packed or self.weight, self.bias)
 
     def projection(self, outputs: int | None = None) -> Projection | None:
-        """Its packed weight and bias, or those of the first outputs; None where it has none for a CPU's kernels."""
+        """Return the packed weight and bias, or those of the first outputs; None if not packed for CPU kernels."""
         panels = None if self.packed is None else self.packed.panels
         if not isinstance(panels, WeightPanels):
             return None
@@ -103,8 +104,8 @@ class Linear(nn.Module):
 class ColumnParallelLinear(Linear):
     """A linear layer whose outputs are split over the group.
 
-    stacked: part name -> outputs, where these are several vectors side by side, such as a value and its gate: then each
-    rank has its share of each of them. Raises ParameterError where the group does not divide the outputs.
+    stacked: part name -> number of outputs, if the outputs are several concatenated vectors, such as a value and its
+    gate: then each rank has its share of each vector. Raises ParameterError if the group does not divide the outputs.
     """
 
     def __init__(
@@ -122,9 +123,9 @@ class ColumnParallelLinear(Linear):
 
 
 class RowParallelLinear(Linear):
-    """A linear layer whose inputs are split over the group, and whose products are summed.
+    """A linear layer whose inputs are split over the group, and whose products are all-reduced.
 
-    Raises ParameterError where the group does not divide the inputs.
+    Raises ParameterError if the group does not divide the inputs.
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, *, group: ParallelGroup) -> None:
@@ -135,12 +136,12 @@ class RowParallelLinear(Linear):
 
     @property
     def is_whole(self) -> bool:
-        """Whether its result is ``x @ weight.T + bias``: no other rank has a part of it."""
+        """True if its result is ``x @ weight.T + bias``, without parts of other ranks."""
         return self._group.size == 1
 
     @property
     def is_plain(self) -> bool:
-        """Whether its result is ``x @ weight.T + bias`` of the parameters: none is packed or another rank's."""
+        """True if its result is ``x @ weight.T + bias`` of its own, unpacked parameters."""
         return self.is_whole and self.packed is None
 
     def forward(self, x: Tensor) -> Tensor:
@@ -152,15 +153,15 @@ class RowParallelLinear(Linear):
 
 
 def _shards(sizes: dict[str, int], group: ParallelGroup) -> dict[str, Shard] | None:
-    """Of the rows of parts of these whole sizes."""
+    """Return the rank's shards of rows. sizes: part name -> number of rows of all ranks."""
     return {part: group.shard(size, dim=0) for part, size in sizes.items()} if group.size > 1 else None
 
 
 class QKVParallelLinear(Linear):
     """Query, key and value projections of self-attention as one matrix; parts ``q``, ``k``, ``v``.
 
-    num_heads, num_kv_heads: of all ranks; the attributes of these names are this rank's. Raises ParameterError where
-    the group does not divide them.
+    num_heads, num_kv_heads: of all ranks; the attributes with these names are this rank's. Raises ParameterError if the
+    group does not divide them.
     """
 
     def __init__(

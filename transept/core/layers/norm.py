@@ -1,4 +1,4 @@
-"""Norms, and the sum of a sublayer with what it was given together with the norm that follows."""
+"""RMSNorm, and functions that compute a residual sum and the norm that follows in one kernel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RMSNorm(nn.Module):
     model in half precision. weight_offset: added to the weight; 1 in Gemma, whose result is rounded after it is
     multiplied by the weight, not before.
 
-    Raises CheckpointError for an eps that is no number from 0 up.
+    Raises CheckpointError for an eps that is not a number of at least 0.
     """
 
     def __init__(self, hidden_size: int, eps: float = 1e-6, weight_offset: float = 0.0) -> None:
@@ -44,13 +44,13 @@ class RMSNorm(nn.Module):
 
 
 def norm_of(x: Tensor, norm: nn.Module) -> Tensor:
-    """The norm of x: [tokens, hidden], as is the result."""
+    """Return the norm of x. x: [tokens, hidden], as is the result."""
     computed = _computed(norm, x)
     return cast(Tensor, norm(x)) if computed is None else computed[1]
 
 
 def add_norm(x: Tensor, y: Tensor, norm: nn.Module, addend: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """``x + y + addend`` and the norm of ``x + y``; x, y: [tokens, hidden], as are both results, addend: [hidden]."""
+    """Return ``x + y + addend`` and the norm of ``x + y``, both [tokens, hidden] like x and y. addend: [hidden]."""
     computed = _computed(norm, x, y, keep_total=True, addend=addend)
     if computed is not None:
         return computed
@@ -59,7 +59,7 @@ def add_norm(x: Tensor, y: Tensor, norm: nn.Module, addend: Tensor | None = None
 
 
 def norm_of_sum(x: Tensor, y: Tensor, norm: nn.Module) -> Tensor:
-    """The norm of ``x + y``; x, y: [tokens, hidden], as is the result."""
+    """Return the norm of ``x + y``. x, y: [tokens, hidden], as is the result."""
     computed = _computed(norm, x, y)
     return norm(x + y) if computed is None else computed[1]
 
@@ -67,10 +67,10 @@ def norm_of_sum(x: Tensor, y: Tensor, norm: nn.Module) -> Tensor:
 def _computed(
     norm: nn.Module, x: Tensor, y: Tensor | None = None, *, keep_total: bool = False, addend: Tensor | None = None
 ) -> tuple[Tensor, Tensor] | None:
-    """As `add_norm`, by a kernel that reads and writes each row once; the sum is empty unless it is kept.
+    """Compute `add_norm` by a kernel that reads and writes each row once. The sum is empty without `keep_total`.
 
-    None where no kernel serves: they are for rows [tokens, hidden] and norms of them that have a weight, and for none
-    derived from those, on CPUs in float32.
+    Returns None if no kernel serves. Kernels support rows [tokens, hidden], and LayerNorm and RMSNorm with a weight,
+    but not their subclasses; on CPUs only in float32.
     """
     if x.dim() != 2:
         return None

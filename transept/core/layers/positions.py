@@ -10,10 +10,10 @@ from torch.nn import functional as F
 
 
 def fairseq_sinusoids(num_positions: int, width: int, padding_id: int) -> Tensor:
-    """The sinusoidal positions of fairseq's models: all sines before all cosines (Vaswani et al. 2017, section 3.5).
+    """Return fairseq's sinusoidal positions: all sines before all cosines (Vaswani et al. 2017, section 3.5).
 
-    Row ``padding_id + 1`` is that of position 0, and row padding_id, of the padding token, is zeros. Returns
-    [padding_id + 1 + num_positions, width] in PyTorch's default dtype, as a model keeps it in a buffer.
+    Row ``padding_id + 1`` is position 0. Row padding_id, of the padding token, is zeros.
+    Returns [padding_id + 1 + num_positions, width] in PyTorch's default dtype, for a model's buffer.
     """
     half = width // 2
     frequencies = torch.exp(torch.arange(half, dtype=torch.float32) * -(math.log(10000.0) / (half - 1)))

@@ -1,4 +1,4 @@
-"""Self- and cross-attention with their projections, as the decoder and encoder layers of most families have them."""
+"""SelfAttention and CrossAttention: attention with its projections, as in the layers of most families."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from transept.errors import PluginError
 class SelfAttention(nn.Module):
     """Self-attention of one side: ``qkv_proj``, attention, ``out_proj``.
 
-    attn_type: ENCODER or DECODER. num_kv_heads: of keys and values, each for as many query heads (Ainslie et al. 2023);
-    default num_heads. head_dim: default hidden_size / num_heads. bias: whether the projections have one; qkv_bias:
-    whether qkv_proj does, default as bias. scale, softcap, window: see Attention. rotary: theta of rotary positions, by
-    which queries and keys are rotated; default none.
+    attn_type: ENCODER or DECODER. num_kv_heads: heads of keys and values, each for a group of query heads (Ainslie et
+    al. 2023); default num_heads. head_dim: default hidden_size / num_heads. bias: True if the projections have a bias;
+    qkv_bias: True if qkv_proj has one, default: bias. scale, softcap, window: see Attention. rotary: theta of the
+    rotary positions of queries and keys; default none.
     """
 
     def __init__(
@@ -65,9 +65,9 @@ class SelfAttention(nn.Module):
         attention_bias: AttentionBias | RelativeKeys | None = None,
         positions: Tensor | None = None,
     ) -> Tensor:
-        """x: [tokens, hidden]. kv_cache: this layer's, None in an encoder. positions: [tokens], where they are rotary.
+        """Attend. x: [tokens, hidden]. kv_cache: this layer's, None in an encoder. positions: [tokens], if rotary.
 
-        Returns x's shape. Raises PluginError where rotary positions are not given.
+        Returns x's shape. Raises PluginError if rotary positions are not given.
         """
         query, key, value = self.qkv_proj(x)
         if self.rotary is not None:
@@ -78,7 +78,7 @@ class SelfAttention(nn.Module):
 
 
 class MakesKeysAndValues(Protocol):
-    """What the engine asks of a decoder layer's cross-attention."""
+    """The engine's interface of a decoder layer's cross-attention."""
 
     def keys_and_values(self, encoder_hidden: Tensor) -> tuple[Tensor, Tensor]:
         """encoder_hidden: [encoder_tokens, encoder's hidden]. Returns both, [encoder_tokens, kv_heads, head_dim]."""
@@ -90,8 +90,8 @@ class CrossAttention(nn.Module):
     Its keys and values are in the cache before the decoder runs: the encoder runner writes `keys_and_values` of each
     input once (`transept.core.execution.encoder_runner`).
 
-    encoder_hidden_size: of an encoder that may have another width than the decoder; then ``q_proj`` and ``kv_proj``,
-    with parts ``k`` and ``v``, are in place of qkv_proj, whether the widths differ or not. The others: see
+    encoder_hidden_size: hidden size of an encoder that may differ from the decoder's. If given, ``q_proj`` and
+    ``kv_proj``, with parts ``k`` and ``v``, replace qkv_proj, even if both sizes are equal. Other arguments: see
     SelfAttention.
     """
 
