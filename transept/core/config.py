@@ -182,8 +182,8 @@ class EngineConfig:
         Literal["auto", "fp8"],
         Option(
             "what keys and values are rounded to in the cache",
-            "auto: the dtype, but float16 beside int8 weights on a CPU. fp8 (e4m3) halves what cross-attention reads "
-            "on a GPU.",
+            "auto: the dtype, but float16 on a CPU with int8 or bfloat16 weights. fp8 (e4m3) halves what "
+            "cross-attention reads on a GPU.",
         ),
     ] = "auto"
     kv_cache_bytes: Annotated[

@@ -30,8 +30,9 @@ from transept.core.scheduling.stopping import StopChecker
 from transept.errors import RequestFailedError, TranseptError
 
 NO_NUMBERS = (
-    "no token can be chosen: the logits are NaN. Either weights or input hold NaN or infinities, or the model computes "
-    "them, as it may in float16, which ends at 65,504; or options and logits processors forbid every token"
+    "no token can be chosen: the logits are NaN. Either weights or input hold NaN or infinities, or the model "
+    "overflows, as it may in float16, whose largest number is 65,504; or options and logits processors forbid every "
+    "token"
 )
 
 SUSPENDABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR

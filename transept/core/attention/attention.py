@@ -89,7 +89,7 @@ class Attention(nn.Module):
         tokens, and PluginError for a combination that no backend supports.
         """
         if self.window is not None and attn_type is AttentionType.ENCODER_DECODER:
-            raise PluginError("attention with a window is of one sequence over itself; cross-attention has none")
+            raise PluginError("a window is for self-attention; cross-attention has none")
         if key is not None and attn_type is AttentionType.ENCODER_DECODER:
             raise PluginError(
                 "cross-attention was given keys, which the engine writes before the decoder runs: pass None, and have "
@@ -100,12 +100,14 @@ class Attention(nn.Module):
         if isinstance(bias, RelativeKeys) and (
             attn_type is not AttentionType.ENCODER or self.softcap is not None or self.window is not None
         ):
-            raise PluginError("RelativeKeys are of an encoder's self-attention, without a soft cap and a window")
+            raise PluginError("RelativeKeys are for an encoder's self-attention, without a soft cap and a window")
         num_queries = attn_metadata.num_queries(attn_type)
         if len(query) != num_queries:  # GPU kernels would read and write out of bounds
             raise RowsDifferError(attn_metadata, attn_type, len(query), num_queries)
         if isinstance(bias, Tensor) and attn_type is AttentionType.ENCODER and attn_metadata.num_rows is not None:
-            raise PluginError("a text is recorded in any length, for which a bias by positions is too small")
+            raise PluginError(
+                "a recorded pass serves texts of any length, for which a bias tensor by positions is too small"
+            )
         if isinstance(bias, RelativeKeys):
             assert key is not None
             assert value is not None
@@ -130,8 +132,8 @@ class Attention(nn.Module):
             )
         if isinstance(bias, Tensor):
             raise PluginError(
-                "ModelShape.window says that cache blocks are given back, for which a bias by absolute positions is of "
-                "no use: pass a RelativePositionBias, or set it to None"
+                "ModelShape.window frees cache blocks, so a bias by absolute positions cannot be used: pass a "
+                "RelativePositionBias, or set ModelShape.window to None"
             )
 
     def _of_own_heads(self, bias: AttentionBias, num_heads: int) -> AttentionBias:

@@ -138,10 +138,10 @@ class _Workers:
                 for worker in self._workers:
                     worker.connection.send(parcel)
             except OSError:
-                self._fail(self._first_end("a worker does not listen any more"))
+                self._fail(self._first_end("a worker has closed its connection"))
                 self.check()
             except BaseException:  # some workers have received it, others have not
-                self._fail(EngineDeadError("the workers were interrupted while they were told what to do" + AGAIN))
+                self._fail(EngineDeadError("sending a message to the workers was interrupted" + AGAIN))
                 raise
 
     def output(self, number: int) -> list[Any]:

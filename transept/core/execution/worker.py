@@ -189,7 +189,7 @@ def _load(
     )
     chosen = (backend.name, device, config.dtype, config.quantization or "none")
     if device.type == "cpu" and config.weight_rounding == "bfloat16" and not multiplies_bfloat16():
-        logger.warning("bfloat16 is slower than float32 on this processor, which does not multiply it by itself")
+        logger.warning("bfloat16 is slower than float32 on this processor, which has no instructions for it")
     logger.info("attention backend %s on %s, dtype %s, quantization %s", *chosen)
     context = LayerContext(attention_backend=backend, group=ranks, stage=stage)
     # A stage builds all layers, whose empty parameters take no physical memory, then drops those of other stages.

@@ -215,11 +215,11 @@ class JobRunner:
             )
         if self._drives():
             raise RuntimeError(
-                "the engine is used in the middle of its own step: a job waits for others by yielding them (Submit, "
-                "Gather), and a logits processor for nobody"
+                "the engine is called in the middle of its own step. A job waits for others by yielding them (Submit, "
+                "Gather); a logits processor must not call the engine"
             )
         if self._pool.runs_this_thread():
-            raise RuntimeError("an offloaded function waits for its own engine: let the job yield a Submit for that")
+            raise RuntimeError("an offloaded function waits for its own engine: let the job yield a Submit instead")
 
     def _has_step(self, channel: Channel) -> bool:
         """Drain the inbox. Returns True if the engine has a step to compute. Waits if there is no work."""

@@ -1,9 +1,9 @@
-"""Packed weights: what a linear layer multiplies by once it is loaded, in the order in which kernels read it.
+"""PackedWeight: a loaded weight in the order in which kernels read it, by which a linear layer multiplies.
 
-Made by `transept.core.layers.packing`; `transept.core.kernels.dispatch` has the kernels. On a CPU weights are in
-float32, in float16 where that loses nothing, or in int8. Beside int8 activations stay nearly as they are; in encoders
-of sound and images they are rounded to 8 bits, too, as they are on a GPU, in int8 and fp8. In 8 bits every output of
-a weight has a scale of its own.
+Made by `transept.core.layers.packing`; `transept.core.kernels.dispatch` has the kernels. On a CPU, weights are in
+float32, in float16 if that is exact, in bfloat16 or in int8. With int8 weights, a CPU rounds activations to about 16
+bits, and to 8 bits in encoders of audio and images; a GPU rounds them to int8 or fp8. In 8 bits, every output of a
+weight has a scale.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from transept.core.kernels.dispatch import PRODUCT, Panels
 class PackedWeight:
     """A weight [out, in], and the kernel that multiplies by it.
 
-    usual_rows: of a product; encoder_rows: of one with an encoder's output. The kernels are chosen by these once, so
-    that a row comes out the same whatever is beside it. Raises LookupError where no kernel multiplies by such panels.
+    usual_rows: rows of a typical product; encoder_rows: rows of a product with an encoder's output. The kernels are
+    chosen by these once, so that results are batch-invariant. Raises LookupError if no kernel supports such panels.
     """
 
     def __init__(self, panels: Panels, shape: torch.Size, usual_rows: int = 1, encoder_rows: int = 1) -> None:
@@ -37,14 +37,14 @@ class PackedWeight:
         return product
 
     def activated(self, x: Tensor, bias: Tensor | None, activation: str) -> Tensor:
-        """``act(x @ weight.T + bias)`` on a CPU. x: [rows, in], bias: [out], activation: one of ACTIVATIONS."""
+        """Return ``act(x @ weight.T + bias)``, on a CPU. x: [rows, in]. bias: [out]. activation: one of ACTIVATIONS."""
         return self._product(x, self.panels, bias, activation)
 
     def matmul(self, x: Tensor, bias: Tensor | None, outputs: slice, *, of_encoder: bool = False) -> Tensor:
-        """``x @ weight.T + bias`` for some outputs.
+        """Return ``x @ weight.T + bias`` for some outputs.
 
-        x: [rows, in], an encoder's output or not, bias: [out]. Returns [rows, outputs] in x's dtype, contiguous. Raises
-        IndexError where x has another width than the weight's rows.
+        x: [rows, in]. bias: [out]. of_encoder: True if x is an encoder's output.
+        Returns [rows, outputs] in x's dtype, contiguous. Raises IndexError if x has another width than the weight.
         """
         first, stop, _ = outputs.indices(self.shape[0])
         before = first % self.panels.alignment  # a panel begins so many outputs earlier
@@ -54,8 +54,8 @@ class PackedWeight:
         return out[:, before:].contiguous() if before else out
 
     def rows(self, indices: Tensor, table: Tensor | None = None, places: Tensor | None = None) -> Tensor:
-        """Some rows of the weight, as an embedding reads them: [indices, in] in the dtype of activations.
+        """Return rows of the weight, for an embedding: [indices, in] in the dtype of activations.
 
-        table: [size, in], whose rows `places`, as many as indices, are added.
+        table: [size, in]. places: rows of the table to add, one for each index.
         """
         return self.panels.rows(indices, table, places)

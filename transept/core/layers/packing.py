@@ -1,4 +1,4 @@
-"""Packing: which weights of a model are packed as kernels read them. Called by the worker."""
+"""WeightPacker: packs weights of a model in the order in which kernels read them. Called by the worker."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ Reader = Linear | VocabParallelEmbedding | VocabParallelHead | GeluConv1d
 
 
 class WeightPacker:
-    """Packs weights of a model's linear layers, convolutions and its vocabulary matrix, each as soon as it is loaded.
+    """Packs the weights of a model's linear layers, convolutions and vocabulary matrix, as each is loaded.
 
-    Their parameters move to the meta device, where they keep shape and dtype but no memory: what a checkpoint holds for
-    one goes straight to `pack`. What other modules read too stays as it is, and so does what no kernel packs.
+    Their parameters move to the meta device, with shape and dtype but without memory: the loader passes a checkpoint's
+    tensors to `pack`. A weight that other modules also read, or that no kernel packs, is not changed.
     """
 
     def __init__(
         self, model: nn.Module, device: str, quantization: str | None = None, *, long_inputs: bool = False
     ) -> None:
-        """device: type of the one whose kernels are to multiply. long_inputs: whether encoders always read hundreds of
-        tokens.
+        """Prepare a model. device: type of the device whose kernels multiply.
+
+        long_inputs: True if encoders always read hundreds of tokens.
         """
         self._kernel_device, self._quantization = device, quantization
         self._encoder_rows = HUNDREDS if long_inputs else 1
@@ -58,13 +59,13 @@ class WeightPacker:
     def pack(self, parameter: Tensor, weight: Tensor) -> None:
         """Set `packed` of the modules that read a parameter.
 
-        weight: what it stands for, in any dtype, from a file that may be mapped.
+        weight: the parameter's values, in any dtype; may be memory-mapped.
         """
         modules = self._readers[id(parameter)]
         long_inputs = all(id(module) in self._of_long_inputs for module in modules)
         pack = self._kernel(parameter, long_inputs=long_inputs)
         assert pack is not None
-        if self._kernel_device != "cpu":  # where kernels read any dtype
+        if self._kernel_device != "cpu":  # CPU kernels pack any dtype
             weight = weight.to(self._devices[id(parameter)], parameter.dtype)
         if weight.dim() == 3:
             weight, long_inputs = rows_of_products(weight), True
@@ -74,7 +75,7 @@ class WeightPacker:
 
 
 def _without_memory(weight: nn.Parameter) -> nn.Parameter:
-    """The same parameter on the meta device."""
+    """Return a copy of the parameter on the meta device."""
     empty = type(weight)(torch.empty_like(weight, device="meta"), requires_grad=False)
     if isinstance(weight, StackedParameter) and isinstance(empty, StackedParameter):
         empty.parts, empty.shards = weight.parts, weight.shards
@@ -82,7 +83,7 @@ def _without_memory(weight: nn.Parameter) -> nn.Parameter:
 
 
 def _weights(model: nn.Module) -> list[tuple[nn.Parameter, list[Reader]]]:
-    """The weights of Readers, with those that read each; none that another module reads."""
+    """Return the weights that only Readers read, each with its Readers."""
     readers: dict[int, list[nn.Module]] = defaultdict(list)
     weights: dict[int, nn.Parameter] = {}
     for module in model.modules():

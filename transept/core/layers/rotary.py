@@ -14,7 +14,7 @@ from transept.errors import CheckpointError
 
 
 def check_rotary(theta: float, head_dim: int) -> None:
-    """Raise CheckpointError for a theta that is no number above 0, and for heads that have no halves."""
+    """Raise CheckpointError for a theta that is not a number above 0, and for heads of an odd size."""
     if isinstance(theta, bool) or not isinstance(theta, int | float) or not 0 < theta < math.inf:
         raise CheckpointError(f"the theta of rotary positions must be a number above 0, not {theta!r}")
     if head_dim % 2:
@@ -22,10 +22,10 @@ def check_rotary(theta: float, head_dim: int) -> None:
 
 
 def rotate(query: Tensor, key: Tensor, positions: Tensor, theta: float) -> tuple[Tensor, Tensor]:
-    """Rotate each number of a head's first half together with that of the second, as Llama's and Gemma's are.
+    """Rotate element i of a head's first half with element i of the second half, as in Llama and Gemma.
 
-    query, key: [tokens, heads, head_dim], of their own numbers of heads. positions: [tokens]. Pair i of a head is
-    rotated by ``position / theta^(2i / head_dim)``, computed in float32. Returns both in the shapes and dtypes given.
+    query, key: [tokens, heads, head_dim], with any number of heads each. positions: [tokens]. Pair i of a head is
+    rotated by ``position / theta^(2i / head_dim)``, computed in float32. Returns both, in their shapes and dtypes.
     """
     head_dim = query.shape[-1]
     exponents = torch.arange(0, head_dim, 2, dtype=torch.float32, device=positions.device) / head_dim

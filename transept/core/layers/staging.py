@@ -1,8 +1,8 @@
-"""Staging: a model is left what its pipeline stage computes. Called by the worker before any weight is loaded.
+"""Staging: strip a model to its pipeline stage. Called by the worker before any weight is loaded.
 
-Models call their layers one after the other, or let DecoderLayers do so. In place of another stage's layer stands a
-module that gives back what it is given. The one before this stage's first layer takes over what the stage before has
-computed, and the one after its last hands that on. So no model knows of stages.
+Models call their layers one after the other, or let DecoderLayers do so. An identity module replaces each layer of
+another stage. The identity before this stage's first layer receives hidden states from the previous stage, and the one
+after its last layer sends them to the next stage. So models need no code for stages.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from transept.errors import ParameterError, PluginError
 
 
 class LayerElsewhere(nn.Module):
-    """A layer that another stage has. pass_on: what becomes of the hidden states here; None: nothing."""
+    """An identity in place of another stage's layer. pass_on: receives or sends the hidden states; None: neither."""
 
     def __init__(self, pass_on: Callable[[Tensor], Tensor] | None = None) -> None:
         super().__init__()
         self._pass_on = pass_on
 
     def forward(self, x: Tensor, *others: Any, **options: Any) -> Tensor:
-        """x: [tokens, hidden]. Returns the same shape."""
+        """Pass on x, [tokens, hidden]. Returns the same shape."""
         return x if self._pass_on is None else self._pass_on(x)
 
 
 def check_stages(model: nn.Module, shape: ModelShape, count: int) -> None:
-    """Raise ParameterError where a model's layers are fewer than stages, PluginError where they cannot be told."""
+    """Raise ParameterError if a model has fewer layers than stages, PluginError if its layers cannot be found."""
     if count == 1:
         return
     encoder, decoder = (len(layers) for layers in layer_lists(model, shape.num_decoder_layers))
@@ -44,10 +44,10 @@ def check_stages(model: nn.Module, shape: ModelShape, count: int) -> None:
 
 
 def keep_stage(model: nn.Module, shape: ModelShape, stage: PipelineStage) -> set[str]:
-    """Leave a model its stage's layers, and embeddings and heads only where they are needed.
+    """Remove other stages' layers from a model, and embeddings and heads that this stage does not need.
 
-    Returns the names, in the model's state_dict, of what has gone: other stages load it.
-    Raises ParameterError and PluginError as `check_stages`.
+    Returns the removed names of the model's state_dict, which other stages load.
+    Raises ParameterError and PluginError, see `check_stages`.
     """
     if stage.count == 1:
         return set()
@@ -64,10 +64,10 @@ def keep_stage(model: nn.Module, shape: ModelShape, stage: PipelineStage) -> set
 
 
 def layer_lists(model: nn.Module, num_decoder_layers: int) -> tuple[nn.ModuleList, nn.ModuleList]:
-    """The encoder's layers and the decoder's.
+    """Return the encoder's and the decoder's list of layers.
 
-    They are the two lists of modules that all have attention in them: one in an encoder, in a decoder self- and
-    cross-attention. Raises PluginError where there are others, or fewer.
+    They are the two ModuleLists whose modules all contain attention: one in an encoder layer, two (self- and
+    cross-attention) in a decoder layer. Raises PluginError if there are other such lists, or fewer.
     """
     found: dict[int, list[nn.ModuleList]] = {1: [], 2: []}  # by the attentions in each layer
     seen: set[int] = set()
@@ -88,9 +88,9 @@ def layer_lists(model: nn.Module, num_decoder_layers: int) -> tuple[nn.ModuleLis
 
 
 def _keep_vocabulary(model: nn.Module, stage: PipelineStage) -> None:
-    """Embed in the first stage alone, and compute logits in the last; a matrix that serves both is in both.
+    """Keep embeddings only in the first stage, and heads only in the last; a tied matrix is in both.
 
-    A matrix that another module has, too, stays everywhere, and so do all where logits are computed without a head.
+    A matrix that another module also reads stays in every stage, and so do all matrices of a model without a head.
     """
     readers: dict[int, list[nn.Module]] = {}
     for module in model.modules():
