@@ -1,7 +1,7 @@
-"""Memory in large pages, for what is read from end to end: the processor's prefetching stops where a page ends.
+"""Memory in large pages, for tensors that are read sequentially: hardware prefetching stops at the end of a page.
 
-Linux gives a program pages of 2 MB where it asks for them (`transparent_hugepage/enabled` is "madvise" or "always").
-Activations are not asked for so: they come and go, and each large page is cleared first.
+Linux gives a program pages of 2 MB on request, if `transparent_hugepage/enabled` is "madvise" or "always". Activations
+do not use them: they are allocated often, and the system clears each large page first.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ MADV_HUGEPAGE = 14  # madvise(2)'s number
 
 
 def empty_in_large_pages(*size: int, dtype: torch.dtype, small_ends: bool = False) -> Tensor:
-    """``torch.empty`` of this size on the CPU, with all large pages that fit between its ends asked for.
+    """Return ``torch.empty`` of this size on the CPU, in large pages as far as whole ones fit.
 
-    With ``small_ends`` the last of them is left out in each row of the first dimension: for rows that are written from
-    both ends, and mostly little at the last.
+    small_ends: True to use small pages for the last large page of each row of the first dimension, for rows that are
+    written from both ends, and usually little at the last.
     """
     num_bytes = torch.Size(size).numel() * dtype.itemsize
     madvise = _madvise()
     if madvise is None or num_bytes < LARGE_PAGE:
         return torch.empty(size, dtype=dtype)
-    memory = torch.empty(num_bytes + LARGE_PAGE, dtype=torch.uint8)  # what is not written takes no room
+    memory = torch.empty(num_bytes + LARGE_PAGE, dtype=torch.uint8)  # unwritten pages take no memory
     begin = -memory.data_ptr() % LARGE_PAGE
     rows, left_out = (size[0], LARGE_PAGE) if small_ends else (1, 0)
     for row in range(rows):
@@ -41,7 +41,7 @@ def empty_in_large_pages(*size: int, dtype: torch.dtype, small_ends: bool = Fals
 
 @cache
 def _madvise() -> Any:
-    """The C library's function; None on systems without such pages."""
+    """Return the C library's madvise; None on systems without such pages."""
     if not sys.platform.startswith("linux"):
         return None
     madvise = ctypes.CDLL(None).madvise

@@ -1,4 +1,4 @@
-"""GNU OpenMP's idle threads, which PyTorch leaves behind in each thread that has used them. No torch here."""
+"""End GNU OpenMP's idle threads, which PyTorch leaves in each thread that has used OpenMP. No torch here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PAUSE_HARD = 2  # omp_pause_hard of OpenMP 5.0, section 3.5.2: with threads' own
 
 
 def openmp_library() -> ctypes.CDLL | None:
-    """GNU OpenMP, if this process has loaded it: by its own name, or by the one that a wheel has given its copy."""
+    """Return GNU OpenMP if this process has loaded it, under its own name or the name of a wheel's copy; else None."""
     global _library
     if _library is None:
         _library = _loaded_library()
@@ -18,10 +18,10 @@ def openmp_library() -> ctypes.CDLL | None:
 
 
 def end_openmp_threads() -> None:
-    """End what GNU OpenMP has started for the calling thread; the next parallel loop starts it again.
+    """End GNU OpenMP's threads of the calling thread. Its next parallel loop starts them again.
 
-    A forked child would wait for these threads for ever. And while a process has more of them than cores, none of them
-    spins before it sleeps: the loops of every thread then begin much later.
+    A forked child would wait for these threads forever. And while a process has more of them than cores, they do not
+    spin before they sleep, which delays the start of every thread's loops.
     """
     library = openmp_library()
     if library is not None:

@@ -1,4 +1,4 @@
-"""Numbers to a device and from it, without waiting for what it computes beside."""
+"""Asynchronous copies between host and device."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from torch import Tensor
 
 
 def upload(values: Any, device: torch.device, dtype: torch.dtype = torch.int64) -> Tensor:
-    """A tensor on the device of what torch.tensor takes: nested lists, or an array.
+    """Make a tensor on the device. values: an argument of torch.tensor, such as nested lists or an array.
 
-    With `torch.tensor` alone the host would wait for all that was queued before.
+    With `torch.tensor` alone, the host would wait for all earlier kernels.
     """
     return to_device(torch.tensor(values, dtype=dtype, device="cpu"), device)
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """The tensor on the device.
+    """Copy a tensor to the device.
 
-    A GPU reads it when its turn has come, from pinned memory, which PyTorch gives to nobody else until then.
+    A GPU copies it asynchronously from pinned memory, which PyTorch does not reuse before the copy is complete.
     """
     if device.type == "cuda" and not tensor.is_cuda:
         tensor = tensor.pin_memory()
@@ -27,7 +27,7 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 class Download:
-    """Tensors of one device on their way to the host: from a GPU, where they have one dtype, in one copy."""
+    """An asynchronous copy of tensors of one device to the host. From a GPU, all have one dtype and share one copy."""
 
     def __init__(self, parts: list[Tensor]) -> None:
         self._parts, self._copied = parts, None
@@ -40,7 +40,7 @@ class Download:
             self._copied.record()
 
     def collect(self) -> list[Tensor]:
-        """The same tensors on the host, once they are there; what was queued after them is not waited for."""
+        """Wait for the copy, but not for later kernels. Returns the tensors on the host."""
         if self._copied is not None:
             self._copied.synchronize()
         return self._parts
