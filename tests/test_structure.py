@@ -3,6 +3,8 @@
 Imports for type checkers count, and so do those inside functions. The core has limits on its files besides.
 """
 
+import ast
+from collections import defaultdict
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -12,6 +14,8 @@ import pytest
 CORE = Path(__file__).parents[1] / "transept" / "core"
 LANDING = {"config", "engine", "engine_core", "model", "model_shape", "outputs"}  # all else is in a folder
 MOST_LINES = 350
+# Of modules that stand for one another, as commands and families do, each has its own of these.
+ONE_EACH = {"add_parser", "register_models", "__getattr__", "__dir__", "logger"}
 
 
 @pytest.fixture(scope="module")
@@ -68,3 +72,31 @@ def test_files_of_the_core_stay_short():
     lines = {str(file.relative_to(CORE)): len(file.read_text().splitlines()) for file in CORE.rglob("*.py")}
     assert len(lines) > 100
     assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}
+
+
+def test_one_name_of_the_core_means_one_thing():
+    """Public functions, classes and constants of the core's modules, and its modules' own names."""
+    homonyms = defaultdict(set)
+    for file in sorted(CORE.rglob("*.py")):
+        if file.name == "__init__.py":
+            continue
+        for name, meaning in definitions(file):
+            if not name.startswith("_") and name not in ONE_EACH:
+                homonyms[name].add(f"{file.relative_to(CORE)}: {meaning}")
+    several = {name: sorted(places) for name, places in homonyms.items() if len(places) > 1}
+    assert not several, "\n".join(f"{name}: {'; '.join(places)}" for name, places in sorted(several.items()))
+
+
+def definitions(file):
+    """Names that a module defines at its top, with where each stands."""
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name, f"line {node.lineno}" if not overloaded(node) else "overloads"
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = (name for target in targets for name in ast.walk(target) if isinstance(name, ast.Name))
+            yield from ((name.id, f"line {node.lineno}") for name in names)
+
+
+def overloaded(node):
+    return any("overload" in ast.unparse(decorator) for decorator in getattr(node, "decorator_list", ()))

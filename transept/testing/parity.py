@@ -34,6 +34,7 @@ NEW_TOKENS = 64  # of a decode, or as many as the model has positions for
 LONG_DECODE = 140  # of check_decode's last prompt: more keys than a piece of the CPU's kernel
 NUM_BEAMS = 4
 JOIN_EVERY = 3  # steps between two requests that join a batch
+CHECKS = ("prefill", "decode", "batch", "preemption", "beam_search", "low_precision")
 SHORTAGES = ((8, False), (8, True), (16, False), (16, True))  # slots of a block, and swapped or else recomputed
 ROLES = ("pad", "bos", "eos", "decoder_start", "unk")  # of tokens that prompts are drawn without
 
@@ -151,6 +152,22 @@ class Parity:
         if self._given_inputs is None:
             return [EncoderInput({"prompt_tokens": ids}, {"input_ids": torch.tensor([ids])}) for ids in self.prompts]
         return [EncoderInput(_encoder_prompt(data), dict(keywords)) for data, keywords in self._given_inputs]
+
+    def check(self, name: str) -> None:
+        """Run the check of a name in CHECKS, on one CPU thread: further threads slow down a model this small.
+
+        Raises AssertionError, as the check's own method does, and ParameterError for another name.
+        """
+        if name not in CHECKS:
+            raise ParameterError(f"{{name}} must be one of {', '.join(CHECKS)}, not {name!r}", param="name", value=name)
+        import torch
+
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            getattr(self, f"check_{name}")()
+        finally:
+            torch.set_num_threads(threads)
 
     def check_prefill(self) -> None:
         """Logits after the decoder prompt, and after a longer one, of every prompt alone."""

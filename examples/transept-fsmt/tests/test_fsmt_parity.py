@@ -1,6 +1,5 @@
 """FSMTForConditionalGeneration beside transformers on small random weights: a vocabulary for each side, and one."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ import torch
 import transformers
 from transformers import FSMTConfig
 
-from transept.testing import Parity
+from transept.testing import CHECKS, Parity
 
 SOURCE, TARGET = 320, 250  # tokens of the vocabularies
 SIZES = {
@@ -41,15 +40,6 @@ class FSMTForConditionalGeneration(transformers.FSMTForConditionalGeneration):
         return super().forward(*arguments, **keywords)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """The model is tiny: every operation is slower on more threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(scope="module", params=CONFIGURATIONS.values(), ids=CONFIGURATIONS)
 def parity(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Parity:
     """A random model, under the settings of facebook/wmt19-*, that never writes padding: transformers skips that."""
@@ -61,31 +51,7 @@ def parity(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return Parity(reference, tmp_path_factory.mktemp("fsmt"))
 
 
-def test_prefill(parity: Parity) -> None:
-    """Logits after the decoder prompt."""
-    parity.check_prefill()
-
-
-def test_decode(parity: Parity) -> None:
-    """Greedy tokens and their logits, each prompt alone."""
-    parity.check_decode()
-
-
-def test_batch(parity: Parity) -> None:
-    """Greedy tokens in a batch that requests join one by one."""
-    parity.check_batch()
-
-
-def test_preemption(parity: Parity) -> None:
-    """Greedy tokens with too little cache."""
-    parity.check_preemption()
-
-
-def test_beam_search(parity: Parity) -> None:
-    """Hypotheses and scores of four beams."""
-    parity.check_beam_search()
-
-
-def test_bfloat16(parity: Parity) -> None:
-    """The most likely tokens in bfloat16."""
-    parity.check_low_precision(("bfloat16",))
+@pytest.mark.parametrize("check", CHECKS)
+def test_parity(parity: Parity, check: str) -> None:
+    """Logits and tokens are those of transformers."""
+    parity.check(check)

@@ -2,14 +2,12 @@
 of which attend globally.
 """
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from transformers import LEDConfig, LEDForConditionalGeneration
 
 from transept.authoring import ParameterError
-from transept.testing import Parity
+from transept.testing import CHECKS, Parity
 
 VOCABULARY = 320
 WINDOW = 16  # tokens
@@ -31,15 +29,6 @@ TEXTS = {33: [], 7: [0], 1: [0], 64: [0, 20, 21, 63], 150: [75]}  # lengths in t
 SETTINGS = {"num_beams": 4, "max_length": 60, "min_length": 20, "no_repeat_ngram_size": 3, "length_penalty": 2.0}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """The model is tiny: every operation is slower on more threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(scope="module")
 def parity(tmp_path_factory: pytest.TempPathFactory) -> Parity:
     """A random model, under settings such as those of allenai/led-large-16384-arxiv."""
@@ -56,34 +45,10 @@ def parity(tmp_path_factory: pytest.TempPathFactory) -> Parity:
     return Parity(reference, tmp_path_factory.mktemp("led"), inputs=inputs)
 
 
-def test_prefill(parity: Parity) -> None:
-    """Logits after the decoder prompt."""
-    parity.check_prefill()
-
-
-def test_decode(parity: Parity) -> None:
-    """Greedy tokens and their logits, each prompt alone."""
-    parity.check_decode()
-
-
-def test_batch(parity: Parity) -> None:
-    """Greedy tokens in a batch that requests join one by one."""
-    parity.check_batch()
-
-
-def test_preemption(parity: Parity) -> None:
-    """Greedy tokens with too little cache."""
-    parity.check_preemption()
-
-
-def test_beam_search(parity: Parity) -> None:
-    """Hypotheses and scores of four beams."""
-    parity.check_beam_search()
-
-
-def test_bfloat16(parity: Parity) -> None:
-    """The most likely tokens in bfloat16."""
-    parity.check_low_precision(("bfloat16",))
+@pytest.mark.parametrize("check", CHECKS)
+def test_parity(parity: Parity, check: str) -> None:
+    """Logits and tokens are those of transformers."""
+    parity.check(check)
 
 
 def test_global_attention_changes_the_output(parity: Parity) -> None:

@@ -1,6 +1,5 @@
 """SeamlessM4T's speech to text beside transformers on small random weights and recordings of several lengths."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from transformers import (
     SeamlessM4Tv2ForSpeechToText,
 )
 
-from transept.testing import Parity
+from transept.testing import CHECKS, Parity
 
 SAMPLES = (13_000, 3_000, 800, 25_200)  # 79, 17, 3 and 156 frames, of which the odd ones have half a pair at the end
 LANGUAGES = {"eng": 300, "fra": 301, "cmn_Hant": 302}
@@ -24,15 +23,6 @@ MODELS = {
     "second": (SeamlessM4Tv2Config, SeamlessM4Tv2ForSpeechToText, {}),
     "chunked": (SeamlessM4Tv2Config, SeamlessM4Tv2ForSpeechToText, CHUNKED),
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """The model is tiny: every operation is slower on more threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module", params=MODELS.values(), ids=MODELS)
@@ -66,31 +56,7 @@ def parity(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return Parity(reference, tmp_path_factory.mktemp("seamless"), inputs=inputs, decoder_prompt=prompt)
 
 
-def test_prefill(parity: Parity) -> None:
-    """Logits after the decoder prompt."""
-    parity.check_prefill()
-
-
-def test_decode(parity: Parity) -> None:
-    """Greedy tokens and their logits, each recording alone."""
-    parity.check_decode()
-
-
-def test_batch(parity: Parity) -> None:
-    """Greedy tokens in a batch that requests join one by one."""
-    parity.check_batch()
-
-
-def test_preemption(parity: Parity) -> None:
-    """Greedy tokens with too little cache."""
-    parity.check_preemption()
-
-
-def test_beam_search(parity: Parity) -> None:
-    """Hypotheses and scores of four beams."""
-    parity.check_beam_search()
-
-
-def test_bfloat16(parity: Parity) -> None:
-    """The most likely tokens in bfloat16."""
-    parity.check_low_precision(("bfloat16",))
+@pytest.mark.parametrize("check", CHECKS)
+def test_parity(parity: Parity, check: str) -> None:
+    """Logits and tokens are those of transformers."""
+    parity.check(check)

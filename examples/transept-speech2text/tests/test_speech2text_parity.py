@@ -1,25 +1,14 @@
 """Speech2TextForConditionalGeneration beside transformers on small random weights and recordings of several lengths."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import torch
 from transformers import Speech2TextConfig, Speech2TextFeatureExtractor, Speech2TextForConditionalGeneration
 
-from transept.testing import Parity
+from transept.testing import CHECKS, Parity
 
 SAMPLES = (13_000, 3_000, 400, 25_000)  # 400 are one frame, of whose variance transformers makes NaN
 FRENCH = 5  # the token that a checkpoint of several target languages is made to begin with
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """The model is tiny: every operation is slower on more threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 TRANSLATION = {
@@ -63,31 +52,7 @@ def parity(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return Parity(reference, tmp_path_factory.mktemp("speech2text"), inputs=inputs, decoder_prompt=prompt)
 
 
-def test_prefill(parity: Parity) -> None:
-    """Logits after the decoder prompt."""
-    parity.check_prefill()
-
-
-def test_decode(parity: Parity) -> None:
-    """Greedy tokens and their logits, each recording alone."""
-    parity.check_decode()
-
-
-def test_batch(parity: Parity) -> None:
-    """Greedy tokens in a batch that requests join one by one."""
-    parity.check_batch()
-
-
-def test_preemption(parity: Parity) -> None:
-    """Greedy tokens with too little cache."""
-    parity.check_preemption()
-
-
-def test_beam_search(parity: Parity) -> None:
-    """Hypotheses and scores of four beams."""
-    parity.check_beam_search()
-
-
-def test_bfloat16(parity: Parity) -> None:
-    """The most likely tokens in bfloat16."""
-    parity.check_low_precision(("bfloat16",))
+@pytest.mark.parametrize("check", CHECKS)
+def test_parity(parity: Parity, check: str) -> None:
+    """Logits and tokens are those of transformers."""
+    parity.check(check)

@@ -1,6 +1,5 @@
 """SpeechT5ForSpeechToText beside transformers on small random weights and recordings of several lengths."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ from transept_speecht5 import audio
 from transformers import SpeechT5Config, SpeechT5FeatureExtractor, SpeechT5ForSpeechToText
 
 from transept.authoring import CheckpointView, MediaError
-from transept.testing import Parity
+from transept.testing import CHECKS, Parity
 
 SAMPLES = (13_000, 3_000, 400, 25_000)  # 400 are one token
 SMALL = {"conv_dim": (24, 32, 32), "conv_kernel": (10, 8, 5), "conv_stride": (5, 8, 8)}
@@ -23,15 +22,6 @@ NORMED = {
     # No output holds the padding token then: after one transformers counts positions in two ways, by its cache or not.
     "max_text_positions": 56,
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """The model is tiny: every operation is slower on more threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def sound(num_samples: int) -> np.ndarray:
@@ -72,34 +62,10 @@ def parity(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return Parity(reference, directory, inputs=inputs)
 
 
-def test_prefill(parity: Parity) -> None:
-    """Logits after the decoder prompt."""
-    parity.check_prefill()
-
-
-def test_decode(parity: Parity) -> None:
-    """Greedy tokens and their logits, each recording alone."""
-    parity.check_decode()
-
-
-def test_batch(parity: Parity) -> None:
-    """Greedy tokens in a batch that requests join one by one."""
-    parity.check_batch()
-
-
-def test_preemption(parity: Parity) -> None:
-    """Greedy tokens with too little cache."""
-    parity.check_preemption()
-
-
-def test_beam_search(parity: Parity) -> None:
-    """Hypotheses and scores of four beams."""
-    parity.check_beam_search()
-
-
-def test_bfloat16(parity: Parity) -> None:
-    """The most likely tokens in bfloat16."""
-    parity.check_low_precision(("bfloat16",))
+@pytest.mark.parametrize("check", CHECKS)
+def test_parity(parity: Parity, check: str) -> None:
+    """Logits and tokens are those of transformers."""
+    parity.check(check)
 
 
 @pytest.mark.parametrize("do_normalize", [False, True])
