@@ -11,7 +11,7 @@ from transept.authoring import WeightMap
 from transept.cli.plugins.references import with_references
 from transept.errors import UnsupportedModelError
 from transept.registry.lookup import find_model
-from transept.registry.plugins import PluginReport, Plugins
+from transept.registry.plugins import PluginReport, Plugins, discover
 from transept.registry.spec import ModelSpec
 
 BART = ModelSpec("bart", ("BartModel", "BartForConditionalGeneration"), "bart.model:Bart")
@@ -66,8 +66,35 @@ def test_no_plugins_at_all() -> None:
 @pytest.mark.parametrize("architectures", [None, []])
 def test_config_without_architectures(architectures: list[str] | None) -> None:
     text = message(architectures)
-    assert './some/config.json does not say which model it is: there is no "architectures"' in text
-    assert "BartForConditionalGeneration" in text
+    assert 'does not say which model it is: its config.json has neither "architectures" nor "model_type".' in text
+    assert "bart from transept 0.1.0 (BartModel, BartForConditionalGeneration)" in text
+    text = message(architectures, config={"model_type": "led"})
+    assert text.startswith(
+        'no plugin runs a model of type "led" (from ./some/config.json); its config.json has no "architectures".\n'
+    )
+
+
+@pytest.mark.parametrize("architectures", [None, []])
+def test_a_model_type_stands_for_architectures(architectures: list[str] | None) -> None:
+    assert find_model(PLUGINS, architectures, {"model_type": "bart"}, "here") is BART
+    assert find_model(PLUGINS, architectures, {"model_type": "t5"}, "here", "t5") is T5
+    assert "2 plugins run" in message(architectures, config={"model_type": "t5"})
+
+
+def test_every_family_is_found_by_the_model_type_of_transformers() -> None:
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
+
+    families = {name: claims for name, claims in discover().claims.items() if name.endswith("ForConditionalGeneration")}
+    assert len(families) > 10
+    types = {_family(model): model_type for model_type, model in MODEL_MAPPING_NAMES.items() if isinstance(model, str)}
+    for architecture, (claim,) in families.items():
+        model_type = types.get(_family(architecture)) or architecture.removesuffix("ForConditionalGeneration").lower()
+        config = {"model_type": model_type, "text_config": {"model_type": "bart"}}  # which Florence-2 requires
+        assert find_model(discover(), None, config, "here") == claim.spec, model_type
+
+
+def _family(class_name: str) -> str:
+    return class_name.removesuffix("ForConditionalGeneration").removesuffix("Model")
 
 
 def test_two_claims() -> None:

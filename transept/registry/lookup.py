@@ -1,10 +1,13 @@
-"""Which plugin's ModelSpec runs a checkpoint, decided by its config.json: ``architectures``, and what a spec requires.
+"""Which plugin's ModelSpec runs a checkpoint, decided by its config.json.
+
+``architectures`` decides, or ``model_type`` where there is none, and what a spec requires.
 
 Called by the engine. Imports no model: the answer is a declaration.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +17,7 @@ from transept.registry.plugins import DISABLE_VARIABLE, Claim, PluginReport, Plu
 from transept.registry.requirements import found_in_words, in_words, is_met
 from transept.registry.spec import ModelSpec
 
+_TASK = re.compile(r"(?:For[A-Z]\w+|Model)$")  # what follows the family's name in transformers' classes
 HOW_TO_INSTALL = (
     "More model families come as plugins: `transept plugins install` one, a distribution with an entry point in "
     f'"{ENTRY_POINT_GROUP}", or write it: `transept plugins new`. See `transept plugins check`.'
@@ -29,18 +33,17 @@ def find_model(
 ) -> ModelSpec:
     """The ModelSpec that runs a checkpoint.
 
-    architectures: of the checkpoint; the first one that a plugin runs decides. config: its config.json as read.
+    architectures: of the checkpoint; the first one that a plugin runs decides. Where there is none, those of its
+        ``model_type``. config: its config.json as read.
     source: where the checkpoint comes from, for messages.
     plugin: the plugin to take, by its name or by its distribution's; needed only when two run the same architecture.
 
     Raises UnsupportedModelError when no plugin runs the checkpoint, when two do and `plugin` does not choose, and when
     `plugin` is unknown, broken, disabled, or does not run it.
     """
+    architectures = architectures or _of_model_type(plugins, config.get("model_type"))
     if not architectures:
-        raise UnsupportedModelError(
-            f'{source} does not say which model it is: there is no "architectures" in its config.\n'
-            'Add one, such as "architectures": ["BartForConditionalGeneration"].\n' + _what_is_known(plugins)
-        )
+        raise UnsupportedModelError(f"{_without_architectures(config, source)}\n{_what_is_known(plugins)}")
     chosen = plugins if plugin is None else Plugins(_chosen(plugins, plugin))
     unmet: list[Claim] = []
     for architecture in architectures:
@@ -61,6 +64,27 @@ def find_model(
     lines = [f'plugin "{plugin}" does not run {asked} (from {source}).', *mismatch, *_states(chosen.reports)]
     lines += _listing("Plugins that run it", rivals) or [HOW_TO_INSTALL]
     raise UnsupportedModelError("\n".join(lines))
+
+
+def _of_model_type(plugins: Plugins, model_type: object) -> list[str]:
+    """The architectures that transformers' ``model_type`` names, such as MBartForConditionalGeneration for "mbart"."""
+    return [
+        architecture for architecture in plugins.claims if _plain(_TASK.sub("", architecture)) == _plain(model_type)
+    ]
+
+
+def _plain(name: object) -> str:
+    return re.sub(r"[-_]", "", name).lower() if isinstance(name, str) else ""
+
+
+def _without_architectures(config: Mapping[str, Any], source: str) -> str:
+    model_type = config.get("model_type")
+    if not isinstance(model_type, str):
+        return (
+            f'{source} does not say which model it is: its config.json has neither "architectures" nor "model_type".\n'
+            "Copy them from the config.json of the model that it was made from."
+        )
+    return f'no plugin runs a model of type "{model_type}" (from {source}); its config.json has no "architectures".'
 
 
 def _mismatch(claims: Sequence[Claim], config: Mapping[str, Any]) -> list[str]:

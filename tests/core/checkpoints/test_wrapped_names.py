@@ -12,12 +12,16 @@ from safetensors.torch import load_file, save_file
 
 from transept import Engine, SamplingParams
 from transept.core.checkpoints.formats import open_checkpoint
+from transept.core.checkpoints.model_description import describe_model
 from transept.core.checkpoints.wrapped_names import unwrapped
 from transept.errors import CheckpointError
 
 CMUDICT = Path(__file__).parents[2] / "data" / "cmudict"
 SMALL = {"device": "cpu", "kv_cache_bytes": 1 << 20}
-PREFIXES = ["_orig_mod.", "module.", "base_model.model.", "module._orig_mod.", "_orig_mod.module.base_model.model."]
+PREFIXES = [
+    *("_orig_mod.", "module.", "base_model.model.", "module._orig_mod.", "_orig_mod.module.base_model.model."),
+    *("model.", "bart.", "net.model."),
+]
 
 
 def within(name: str) -> str:
@@ -57,6 +61,26 @@ def test_tokens_are_those_of_the_model_without_wrappers(family: str, form: str, 
     for number, change in enumerate(changes):
         directory = Path(shutil.copytree(published, tmp_path / str(number)))
         assert tokens(rename(directory, form, change)) == expected
+
+
+@pytest.mark.parametrize("form", ["safetensors", "shards", "bin"])
+@pytest.mark.parametrize("prefix", ["whisper.", "model.", "net.model."])
+def test_a_module_may_hold_a_whisper_by_any_name(prefix: str, form: str, tmp_path: Path) -> None:
+    directory = save_random_whisper(tmp_path / "model")
+    expected = {name for name, _ in open_checkpoint(directory).shapes()}
+    rename(directory, form, lambda name: f"{prefix}{name}")
+    assert {name for name, _ in describe_model(directory, "model", None).checkpoint.shapes()} == expected
+    Engine(directory, **SMALL)
+
+
+@pytest.mark.parametrize("family", ["bart", "t5"])
+def test_a_checkpoint_without_architectures_is_loaded_by_its_model_type(family: str, tmp_path: Path) -> None:
+    directory = Path(shutil.copytree(CMUDICT / f"{family}-g2p", tmp_path / "model"))
+    config = json.loads((directory / "config.json").read_text())
+    del config["architectures"]
+    (directory / "config.json").write_text(json.dumps(config))
+    outputs = [Engine(path, **SMALL).generate(["window"]) for path in (CMUDICT / f"{family}-g2p", directory)]
+    assert outputs[0][0].outputs[0].token_ids == outputs[1][0].outputs[0].token_ids
 
 
 def test_a_whisper_in_a_wrapper_has_the_weights_of_the_one_without(tmp_path: Path) -> None:

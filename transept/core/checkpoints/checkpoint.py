@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ class Checkpoint(ABC):
         CTranslate2 model.bin, such as ``("WhisperSpec",)``.
     config_dict: the content of config.json; empty if there is none.
     quantization: rounding of its weights, as in EngineConfig.
+    is_known: true for the names of weights that the family's weight map has a place for; set by `describe_model`.
     """
 
     path: Path
@@ -30,6 +31,7 @@ class Checkpoint(ABC):
     architectures: tuple[str, ...]
     config_dict: dict[str, Any]
     quantization: Literal["int8"] | None = None
+    is_known: Callable[[str], bool] | None = None
 
     @property
     def config_file(self) -> Path:

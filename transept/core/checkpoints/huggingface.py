@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pickle
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from transept.core.checkpoints.wrapped_names import unwrapped
 from transept.errors import CheckpointError
 from transept.json_files import read_json
 
+IsKnown = Callable[[str], bool] | None  # see Checkpoint.is_known
 READ_AT_ONCE = 32 << 20  # bytes of a file's pages that stay in memory until it is opened anew
 WEIGHTS = (  # in order of preference
     "model.safetensors",
@@ -65,14 +66,16 @@ class HuggingFaceCheckpoint(Checkpoint):
         """See Checkpoint.shapes."""
         for file in self.files:
             if file.suffix == ".safetensors":
-                yield from _safetensors_shapes(file)
+                yield from _safetensors_shapes(file, self.is_known)
             else:
-                yield from ((name, tuple(tensor.shape)) for name, tensor in _pickled(file))
+                yield from ((name, tuple(tensor.shape)) for name, tensor in _pickled(file, self.is_known))
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Yield every weight by its name without wrapper prefixes, file by file."""
         for file in self.files:
-            yield from _safetensors(file) if file.suffix == ".safetensors" else _pickled(file)
+            yield from (
+                _safetensors(file, self.is_known) if file.suffix == ".safetensors" else _pickled(file, self.is_known)
+            )
 
 
 def _shards(index: Path) -> list[Path]:
@@ -93,13 +96,13 @@ def _shards(index: Path) -> list[Path]:
     return [index.parent / name for name in names]
 
 
-def _safetensors(file: Path) -> Iterator[tuple[str, Tensor]]:
+def _safetensors(file: Path, is_known: IsKnown) -> Iterator[tuple[str, Tensor]]:
     from safetensors import safe_open
 
     with _reading(file), safe_open(file, framework="pt") as header:
         names = list(header.keys())
     num_bytes = READ_AT_ONCE
-    for name, plain in zip(names, unwrapped(names), strict=True):
+    for name, plain in zip(names, unwrapped(names, is_known), strict=True):
         with _reading(file):
             if num_bytes >= READ_AT_ONCE:  # anew, to give back pages that were read
                 opened, num_bytes = safe_open(file, framework="pt"), 0
@@ -108,13 +111,13 @@ def _safetensors(file: Path) -> Iterator[tuple[str, Tensor]]:
         yield plain, tensor
 
 
-def _safetensors_shapes(file: Path) -> list[tuple[str, tuple[int, ...]]]:
+def _safetensors_shapes(file: Path, is_known: IsKnown) -> list[tuple[str, tuple[int, ...]]]:
     from safetensors import safe_open
 
     with _reading(file), safe_open(file, framework="pt") as opened:
         names = list(opened.keys())
         shapes = [tuple(opened.get_slice(name).get_shape()) for name in names]
-    return [*zip(unwrapped(names), shapes, strict=True)]
+    return [*zip(unwrapped(names, is_known), shapes, strict=True)]
 
 
 @contextmanager
@@ -132,7 +135,7 @@ def _reading(file: Path) -> Iterator[None]:
         raise CheckpointError(f'"{file}" is truncated or corrupt: {cause_of(error)}') from error
 
 
-def _pickled(file: Path) -> Iterator[tuple[str, Tensor]]:
+def _pickled(file: Path, is_known: IsKnown) -> Iterator[tuple[str, Tensor]]:
     with _reading(file):
         # Files older than torch 1.6 are no zip archives, and cannot be memory mapped.
         with file.open("rb") as opened:
@@ -144,7 +147,7 @@ def _pickled(file: Path) -> Iterator[tuple[str, Tensor]]:
         raise CheckpointError(f'"{file}" holds a {type(content).__name__}, not names and weights')
     if strangers := [_shown(name) for name, weight in content.items() if not _is_weight(name, weight)]:
         raise CheckpointError(f'"{file}" holds what is no weight: {", ".join(strangers)}')
-    yield from zip(unwrapped([*content]), content.values(), strict=True)
+    yield from zip(unwrapped([*content], is_known), content.values(), strict=True)
 
 
 def _check_archive(file: Path) -> None:

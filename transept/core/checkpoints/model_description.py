@@ -74,6 +74,7 @@ def _described(checkpoint: Checkpoint, spec: ModelSpec) -> ModelDescription:
     if not isinstance(weight_map, WeightMap):
         kind = type(weight_map).__name__
         raise PluginError(f"the {checkpoint.format} weight map of {spec.known_as} is a {kind}, no WeightMap")
+    checkpoint.is_known = weight_map.is_known
     made_by = f"the weight map of {spec.known_as}"
     config = load_config(checkpoint, weight_map, made_by)
     model_class = _imported(spec, spec.model_class)

@@ -74,6 +74,10 @@ class WeightMap:
         """Return the target of this checkpoint name by `tied`, or None."""
         return _first_target(self.tied, name)
 
+    def is_known(self, name: str) -> bool:
+        """Whether this checkpoint name has a target, or is rightly left out."""
+        return self.is_ignored(name) or bool(self.tied_target(name) or self.target(name))
+
     def is_zero(self, target: str) -> bool:
         """Return True if this target is zero when a checkpoint lacks it."""
         return any(re.fullmatch(regex, target) for regex in self.zeros)

@@ -7,7 +7,7 @@ every weight. The readers of Hugging Face checkpoints call `unwrapped` for each 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 # Wrappers of any part of a model, which may be anywhere in a name: torch.compile, FSDP, activation checkpointing.
 ANYWHERE = re.compile(r"(?:(?<=\.)|^)(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
@@ -16,12 +16,24 @@ AROUND_ALL = ("module.", "base_model.model.")
 ADAPTER = re.compile(r"(?:.*\.)?(?:lora_\w+|base_layer|modules_to_save|original_module)(?:\..*)?")
 
 
-def unwrapped(names: Sequence[str]) -> list[str]:
-    """Return the names of one file's weights without wrappers; AROUND_ALL is stripped only if it begins every name."""
+def unwrapped(names: Sequence[str], is_known: Callable[[str], bool] | None = None) -> list[str]:
+    """Return the names of one file's weights without wrappers; what stands around all is stripped from all or none.
+
+    is_known: true for names that the family has; with it any prefix is stripped without which the family knows more
+    of the names than with it, and most of them: a module may hold the model as ``self.model`` or ``self.whisper``.
+    """
     plain = [ANYWHERE.sub("", name) for name in names]
     while prefix := next((each for each in AROUND_ALL if plain and all(name.startswith(each) for name in plain)), ""):
         plain = [name.removeprefix(prefix) for name in plain]
-    return plain
+    if not is_known or all(map(is_known, plain)):
+        return plain
+    most, best = max(sum(map(is_known, plain)), len(plain) // 2), plain
+    for dot in re.finditer(r"\.", plain[0]):
+        prefix = plain[0][: dot.end()]
+        shorter = [name.removeprefix(prefix) for name in plain if name.startswith(prefix)]
+        if len(shorter) == len(plain) and (known := sum(map(is_known, shorter))) > most:
+            most, best = known, shorter
+    return best
 
 
 def adapter_problem(names: Iterable[str]) -> str:

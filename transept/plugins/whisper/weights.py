@@ -13,7 +13,7 @@ from transept.plugins.whisper.token_names import names_of_ctranslate2
 HUGGINGFACE = WeightMap(
     rules=(
         (r"(?:model\.)?(encoder|decoder)\.embed_positions\.weight", r"\1.embed_positions"),
-        *bart_layer_rules(r"(?:model\.)?(.*)", r"\1"),
+        *bart_layer_rules(r"(?:model\.)?((?:encoder|decoder)\..*)", r"\1"),
         (r"(?:model\.)?((?:encoder|decoder)\..*)", r"\1"),
     ),
     tied=((r"proj_out\.weight", "decoder.embed_tokens.weight"),),
