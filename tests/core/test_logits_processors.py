@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    LogitsProcessor,
+    LogitsProcessorList,
+    RepetitionPenaltyLogitsProcessor,
+    SequenceBiasLogitsProcessor,
+    SuppressTokensLogitsProcessor,
+)
 
+from transept import Engine, SamplingParams
 from transept.core.execution.sampler import Drawn, Sampler, SamplingRow
 from transept.core.request.generation_defaults import complete
-from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.step import SequenceData
 
 VOCABULARY = 12
@@ -119,3 +128,52 @@ def test_a_view_of_the_logits_may_be_returned() -> None:
     logits = torch.randn(VOCABULARY, VOCABULARY, generator=torch.Generator().manual_seed(0))
     turned = first_tokens(logits.T.contiguous(), temperature=0.0)
     assert first_tokens(logits, temperature=0.0, logits_processors=Returns(lambda given: given.T)) == turned
+
+
+class Last(LogitsProcessor):
+    """As users of transformers write one: allows only the token after the last, or what comes of a function."""
+
+    def __init__(self, change: Callable[[Tensor], object] = lambda scores: scores) -> None:
+        self.change = change
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> object:
+        assert scores.shape == (len(input_ids), VOCABULARY)
+        scores = torch.full_like(scores, float("-inf")).scatter_(1, input_ids[:, -1:] + 1, 0.0)
+        return self.change(scores)
+
+
+def test_processors_of_transformers_are_taken_as_they_are() -> None:
+    processors = LogitsProcessorList([SuppressTokensLogitsProcessor([6], device="cpu"), Last()])
+    options = params(temperature=0.0, logits_processors=processors)
+    contents = [SequenceData([0], [2, 4], 0), SequenceData([0, 3, 1], [7], 0), SequenceData([9], [], 0)]
+    rows = [SamplingRow(seq_id, data, options, 1) for seq_id, data in enumerate(contents)]
+    sampled = Drawn([Sampler(torch.device("cpu"))(torch.zeros(3, VOCABULARY), rows)]).collect()
+    assert [sampled[seq_id][0].token_id for seq_id in range(3)] == [5, 8, 10]
+
+
+@pytest.mark.parametrize("returned", ["logits", torch.zeros(3), torch.zeros(1, VOCABULARY, dtype=torch.float64)])
+def test_a_wrong_return_value_of_transformers_kind_is_named(returned: object) -> None:
+    with pytest.raises(ValueError, match="it must return None, or logits like those"):
+        first_tokens(torch.randn(2, VOCABULARY), logits_processors=(Last(lambda scores: returned),))
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_they_have_the_tokens_of_transformers_generate(num_beams: int) -> None:
+    directory = Path(__file__).parents[1] / "data" / "cmudict" / "bart-g2p"
+    engine = Engine(directory, device="cpu", kv_cache_bytes=1 << 20)
+    model = AutoModelForSeq2SeqLM.from_pretrained(directory).eval()
+    processors = [RepetitionPenaltyLogitsProcessor(3.0), SequenceBiasLogitsProcessor([[[102], -9.0]])]
+    words = ["window", "bananas"]
+    options = SamplingParams(temperature=0.0, max_tokens=12, logits_processors=processors)
+    if num_beams > 1:
+        options = SamplingParams(num_beams=num_beams, max_tokens=12, logits_processors=processors)
+    for output in engine.generate(words, options):
+        ids = torch.tensor([output.encoder_prompt_token_ids])
+        settings = {"num_beams": num_beams, "do_sample": False, "max_length": len(output.prompt_token_ids) + 12}
+        settings |= {"renormalize_logits": True}
+        start = torch.tensor([output.prompt_token_ids])
+        expected = model.generate(
+            ids, decoder_input_ids=start, logits_processor=LogitsProcessorList(processors), **settings
+        )
+        tokens = [*output.prompt_token_ids, *output.outputs[0].token_ids]
+        assert tokens == expected[0].tolist()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from transept.core.request.sampling_params import LogitsProcessor
@@ -31,7 +33,7 @@ def call_processors(logits: Tensor, processors: Sequence[LogitsProcessor], rows:
     for processor in processors:
         given = logits.view_as(logits)
         try:
-            returned: Any = processor(given, data)
+            returned: Any = _call(processor, given, data)
         except Exception:
             raise
         except BaseException as error:  # sys.exit(), or a signal
@@ -42,6 +44,20 @@ def call_processors(logits: Tensor, processors: Sequence[LogitsProcessor], rows:
             raise ValueError(f"{shown(processor)} changed the logits' shape or memory; it must change numbers in place")
         if returned is not None and returned is not given:
             _take(returned, logits, processor)
+
+
+def _call(processor: Any, logits: Tensor, rows: Sequence[SequenceData]) -> Any:
+    """What a processor returns; of transformers' processors, which take the tokens of one length, row by row."""
+    module = sys.modules.get("transformers.generation.logits_process")  # imported by whoever made an instance
+    if module is None or not isinstance(processor, module.LogitsProcessor):
+        return processor(logits, rows)
+    returned = []
+    for row, scores in zip(rows, logits.split(1), strict=True):
+        scores = processor(torch.tensor([row.token_ids], device=logits.device), scores)
+        if not isinstance(scores, Tensor):
+            return scores
+        returned.append(scores)
+    return torch.cat(returned)
 
 
 def _take(returned: Any, logits: Tensor, processor: LogitsProcessor) -> None:

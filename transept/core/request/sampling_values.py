@@ -19,7 +19,8 @@ from transept.options import LONE_SURROGATE
 # output_token_ids, which are copies. Requests with equal processors share a call, so let them be hashable, and equal if
 # they do the same. They must depend on their arguments alone: after a failure in the batch, or a preemption, they are
 # called again for the same tokens. One that raises, or returns anything else, ends its request. NaN is not looked for;
-# where nothing but minus infinity is left, any token may come. A beam search normalises what they leave.
+# where nothing but minus infinity is left, any token may come. A beam search normalises what they leave. An instance of
+# transformers' LogitsProcessor is called as ``processor(input_ids, scores)`` instead, for one row at a time.
 LogitsProcessor: TypeAlias = Callable[[Any, Sequence[Any]], Any]
 
 MAX_TOKEN_IDS = 1 << 20  # in one list; vocabularies have some 256,000
