@@ -8,9 +8,11 @@ from timed_media import timed_file
 
 from transept.errors import MediaError, ParameterError
 from transept.multimodal.audio import SAMPLE_RATE, load_audio, load_recording
+from transept.multimodal.audio_tracks import checked_track
 
 CLIP = soundfile.read(sorted((SPEECH / "librivox").glob("*.flac"))[0], dtype="float32")[0][: 4 * SAMPLE_RATE]
 SILENCE = np.zeros_like(CLIP)
+NAMED = (("English", 0), ("spanish", 1), ("Castilian", 1), ("German", 2), (" GERMAN ", 2))
 
 
 def tracks(container: str, codec: str, *samples: np.ndarray) -> bytes:
@@ -24,12 +26,31 @@ def test_a_track_is_chosen_by_number_and_by_language(container, codec):
     alone = [load_audio(data, audio_track=number) for number in range(3)]
     peaks = [np.abs(samples).max() / np.abs(CLIP).max() for samples in alone]
     assert peaks == pytest.approx([0.2, 0.5, 1], rel=0.3)
-    for track, number in (("en", 0), ("eng", 0), ("en-GB", 0), ("ES", 1), ("spa", 1), ("de", 2), ("deu", 2), ("2", 2)):
+    for track, number in (
+        ("en", 0),
+        ("eng", 0),
+        ("en-GB", 0),
+        ("ES", 1),
+        ("spa", 1),
+        ("de", 2),
+        ("deu", 2),
+        ("2", 2),
+        *NAMED,
+    ):
         np.testing.assert_array_equal(load_audio(data, audio_track=track), alone[number])
     with pytest.raises(MediaError, match=r'has no track 3: its audio tracks are 0 \("eng"\), 1 \("spa"\), 2 \("ger"\)'):
         load_audio(data, audio_track=3)
     with pytest.raises(MediaError, match='has no track in "fr"'):
         load_audio(data, audio_track="fr")
+
+
+def test_every_name_is_of_a_code_that_there_is():
+    from transept.plugins.whisper.languages import LANGUAGES
+
+    for name in LANGUAGES.values():  # the longer and those of two words as well
+        assert checked_track(name.title()) == name
+    with pytest.raises(MediaError, match='no track in "haitian creole": its audio tracks are 0'):
+        load_audio(tracks("matroska", "pcm_s16le", CLIP, CLIP), audio_track="Haitian Creole")
 
 
 @pytest.mark.parametrize("codec", ["pcm_s16le", "flac"])
@@ -63,7 +84,7 @@ def test_recordings_of_one_track():
 
 @pytest.mark.parametrize("track", [-1, True, 1.5, "", "-1", "e", "english please", []])
 def test_what_is_no_track(track):
-    with pytest.raises(ParameterError, match="audio_track must be the number of a track, from 0 up, or a code"):
+    with pytest.raises(ParameterError, match="audio_track must be the number of a track, from 0 up, or its language"):
         load_audio(CLIP, audio_track=track)
 
 

@@ -90,7 +90,7 @@ def load_audio(
     sample_rate: of the result, in Hz.
     channel: ``"mix"``, the mean of all, or the left one of two that cancel each other; ``"left"``, the first;
         ``"right"``, the second.
-    audio_track: the number of a container's audio track, from 0, or a code of its language, such as ``"eng"`` or
+    audio_track: the number of a container's audio track, from 0, or its language, such as ``"eng"``, ``"English"`` or
         ``"en"``; None: the one that FFmpeg deems best, or the loudest if that is silent.
     max_audio_seconds, max_audio_bytes, max_stream_bytes, max_decoded_bytes: limits on the recording's length; on its
         bytes before it is decoded; on those of a pipe or an open file, which are held in memory; on those of its

@@ -10,36 +10,20 @@ from numbers import Integral
 from typing import Any
 
 from transept.errors import MediaError, ParameterError, shown
-
-# ISO 639-1 -> 639-2, whose codes containers write. Where 639-2 has two codes, the older (bibliographic) is second.
-LANGUAGES = """
-aa:aar ab:abk ae:ave af:afr ak:aka am:amh an:arg ar:ara as:asm av:ava ay:aym az:aze ba:bak be:bel bg:bul bi:bis bm:bam
-bn:ben bo:bod:tib br:bre bs:bos ca:cat ce:che ch:cha co:cos cr:cre cs:ces:cze cu:chu cv:chv cy:cym:wel da:dan de:deu:ger
-dv:div dz:dzo ee:ewe el:ell:gre en:eng eo:epo es:spa et:est eu:eus:baq fa:fas:per ff:ful fi:fin fj:fij fo:fao fr:fra:fre
-fy:fry ga:gle gd:gla gl:glg gn:grn gu:guj gv:glv ha:hau he:heb hi:hin ho:hmo hr:hrv ht:hat hu:hun hy:hye:arm hz:her
-ia:ina id:ind ie:ile ig:ibo ii:iii ik:ipk io:ido is:isl:ice it:ita iu:iku ja:jpn jv:jav jw:jav ka:kat:geo kg:kon ki:kik
-kj:kua kk:kaz kl:kal km:khm kn:kan ko:kor kr:kau ks:kas ku:kur kv:kom kw:cor ky:kir la:lat lb:ltz lg:lug li:lim ln:lin
-lo:lao lt:lit lu:lub lv:lav mg:mlg mh:mah mi:mri:mao mk:mkd:mac ml:mal mn:mon mr:mar ms:msa:may mt:mlt my:mya:bur na:nau
-nb:nob nd:nde ne:nep ng:ndo nl:nld:dut nn:nno no:nor nr:nbl nv:nav ny:nya oc:oci oj:oji om:orm or:ori os:oss pa:pan
-pi:pli pl:pol ps:pus pt:por qu:que rm:roh rn:run ro:ron:rum ru:rus rw:kin sa:san sc:srd sd:snd se:sme sg:sag si:sin
-sk:slk:slo sl:slv sm:smo sn:sna so:som sq:sqi:alb sr:srp ss:ssw st:sot su:sun sv:swe sw:swa ta:tam te:tel tg:tgk th:tha
-ti:tir tk:tuk tl:tgl tn:tsn to:ton tr:tur ts:tso tt:tat tw:twi ty:tah ug:uig uk:ukr ur:urd uz:uzb ve:ven vi:vie vo:vol
-wa:wln wo:wol xh:xho yi:yid yo:yor za:zha zh:zho:chi zu:zul
-"""
-ALIKE = {code: codes[1] for codes in (each.split(":") for each in LANGUAGES.split()) for code in codes}
+from transept.multimodal.languages import ALIKE
 
 
 def checked_track(track: Any) -> int | str | None:
-    """Return a track's number, from 0, or a language code. Raises ParameterError for anything else."""
+    """Return a track's number, from 0, or a language, by code or name. Raises ParameterError for anything else."""
     if track is None:
         return None
     text = "" if isinstance(track, bool) or not isinstance(track, str | Integral) else str(track).strip().lower()
     if re.fullmatch(r"[0-9]{1,5}", text):
         return int(text)
-    if re.fullmatch(r"[a-z]{2,8}([-_][a-z0-9]{1,8})*", text):
+    if re.fullmatch(r"[a-z]{2,8}([-_][a-z0-9]{1,8})*", text) or _as_name(text) in ALIKE:
         return text
     raise ParameterError(
-        "{audio_track} must be the number of a track, from 0 up, or a code of its language such as eng, "
+        "{audio_track} must be the number of a track, from 0 up, or its language such as eng or English, "
         f"not {shown(track)}",
         param="audio_track",
         value=track,
@@ -92,6 +76,11 @@ def label(stream: Any, number: int) -> str:
 
 
 def _language(code: str) -> str:
-    """Return one code for all codes of a language: ``"en"``, ``"eng"`` and ``"en-GB"`` are the same."""
-    primary = re.split("[-_]", code.lower())[0]
-    return ALIKE.get(primary, primary)
+    """Return one code for all of a language's and for its name: ``"en"``, ``"eng"``, ``"en-GB"`` and ``"English"``."""
+    code = code.strip().lower()
+    primary = re.split("[-_]", code)[0]
+    return ALIKE.get(_as_name(code)) or ALIKE.get(primary, primary)
+
+
+def _as_name(language: str) -> str:
+    return re.sub(r"[\s-]+", "_", language)

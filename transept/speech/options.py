@@ -326,7 +326,7 @@ class TranscriptionOptions:
     audio_track: Annotated[
         int | str | None,
         Option(
-            "audio track of a video: its number, from 0, or its language, such as eng",
+            "audio track of a video: its number, from 0, or its language, such as eng or English",
             "None: the one that FFmpeg deems best, or the loudest if that is silent.",
             group=RECORDING,
             metavar="N",
