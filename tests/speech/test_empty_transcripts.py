@@ -9,7 +9,9 @@ import pytest
 import soundfile
 from timed_media import timed_file
 
-from transept.errors import ParameterError
+from transept.errors import MediaError, ParameterError
+from transept.registry.diarizers import Diarizer
+from transept.registry.plugins import PluginReport
 from transept.speech.transcriber import Transcriber
 
 SPEECH = Path(__file__).parents[1] / "data" / "speech"
@@ -103,14 +105,32 @@ def test_the_track_that_is_asked_for_is_transcribed(transcriber):
         transcriber.transcribe(video, audio_track=-1)
 
 
+BLIP = np.zeros_like(CLIP)
+BLIP[RATE : RATE + RATE // 20] = 0.3 * np.sin(np.arange(RATE // 20) * 0.4)
+OTHER_TRACK = '; the recording has another audio track, which audio_track selects: 1 ("spa")'
+
+
+def test_an_empty_transcript_of_channels_or_speakers_names_the_other_tracks(transcriber, monkeypatch):
+    report = PluginReport("told", "transept-told", "1", "ok", diarize=lambda waveform, sample_rate: [[]])
+    monkeypatch.setitem(transcriber.model.__dict__, "diarizer", Diarizer(report))
+    stereo = timed_file("matroska", "pcm_s16le", [[(0, np.stack([BLIP, BLIP * 0.5]))], [(0, CLIP)]])
+    mono = timed_file("matroska", "pcm_s16le", [[(0, BLIP)], [(0, CLIP)]])
+    for video, options in ((stereo, {"channel": "each"}), (mono, {"diarize": True})):
+        transcript = transcriber.transcribe(video, **options)
+        assert transcript.text == ""
+        assert transcript.reason.count(OTHER_TRACK) == 1
+        assert transcript.reason.endswith(OTHER_TRACK)
+    with pytest.raises(MediaError, match="nothing is heard") as raised:
+        transcriber.align(mono, "the text that is spoken")
+    assert str(raised.value).endswith(f"{OTHER_TRACK})")
+
+
 @pytest.mark.parametrize("options", [{}, {"batched": True}])
 def test_an_empty_transcript_names_the_other_tracks(transcriber, options):
-    blip = np.zeros_like(CLIP)
-    blip[RATE : RATE + RATE // 20] = 0.3 * np.sin(np.arange(RATE // 20) * 0.4)
-    video = timed_file("matroska", "pcm_s16le", [[(0, blip)], [(0, CLIP)]])
+    video = timed_file("matroska", "pcm_s16le", [[(0, BLIP)], [(0, CLIP)]])
     transcript = transcriber.transcribe(video, **options)
     assert transcript.text == ""
-    assert transcript.reason.endswith('; the recording has another audio track, which audio_track selects: 1 ("spa")')
+    assert transcript.reason.endswith(OTHER_TRACK)
     assert transcriber.transcribe(video, audio_track=1, **options).text
 
 

@@ -26,6 +26,7 @@ from transept.multimodal.audio import audio_name
 from transept.multimodal.channels import EACH, channel_names
 from transept.multimodal.waveforms import NO_SAMPLES
 from transept.speech import recording
+from transept.speech.emptiness import with_tracks
 from transept.speech.events import Found, Opened
 from transept.speech.interleaving import ChannelEnded, Interleaving
 from transept.speech.options import SEQUENTIAL, TranscriptionOptions
@@ -77,7 +78,7 @@ def _each_channel(
     """A job: a recording whose channels are its speakers."""
     rate = model.spec.sample_rate
     loaded = yield Offload(partial(limits.load_recording, audio, rate, EACH, options.audio_track))
-    waveforms, warnings = deque(loaded.waveforms), loaded.warnings
+    waveforms, warnings, other_tracks = deque(loaded.waveforms), loaded.warnings, loaded.other_tracks
     del loaded  # it would keep the waveforms in memory
     if waveforms[0].any() and all(np.array_equal(waveforms[0], other) for other in islice(waveforms, 1, None)):
         raise MediaError('its channels are all the same sound: leave channel="each" out')
@@ -87,7 +88,7 @@ def _each_channel(
     transcripts = yield Gather([_channel(model, waveforms, of_one, warnings) for _ in waveforms], merge=interleaving)
     segments = interleaving.segments(transcripts)
     missed = sorted(stretch for transcript in transcripts for stretch in transcript.missed_speech)
-    reason = interleaving.reason(transcripts)
+    reason = with_tracks(interleaving.reason(transcripts), other_tracks)
     return Transcript.of(interleaving.info(), recording.text_of(model, segments), segments, missed, reason)
 
 
@@ -113,17 +114,18 @@ def _diarized(
     """A job: a recording whose speakers a diarizer tells apart."""
     rate = model.spec.sample_rate
     if recording.has_no_samples(audio):
-        waveforms, turns, warnings = deque([NO_SAMPLES]), [], []
+        waveforms, turns, warnings, other_tracks = deque([NO_SAMPLES]), [], [], []
     else:
         loaded = yield Offload(partial(limits.load_recording, audio, rate, options.channel, options.audio_track))
-        waveforms, warnings = deque(loaded.waveforms), loaded.warnings
+        waveforms, warnings, other_tracks = deque(loaded.waveforms), loaded.warnings, loaded.other_tracks
         del loaded  # it would keep the waveform in memory
         turns = yield Offload(partial(model.diarizer, waveforms[0], rate))
     attribution = _Attribution(model, Turns(turns), options)
     words = options.word_timestamps or bool(model.alignment_heads)
     timed = dataclasses.replace(options, channel="mix", diarize=False, word_timestamps=words)
     (transcript,) = yield Gather([_next_waveform(model, waveforms, timed, warnings)], merge=attribution)
-    return attribution.of_transcript(transcript)
+    reason = with_tracks(transcript.reason, other_tracks)
+    return attribution.of_transcript(dataclasses.replace(transcript, reason=reason))
 
 
 class _Attribution:

@@ -23,6 +23,7 @@ from transept.errors import MediaError, ParameterError, shown
 from transept.speech import recording
 from transept.speech.algorithms.decoding import compression_ratio
 from transept.speech.algorithms.window_words import add_words
+from transept.speech.emptiness import with_tracks
 from transept.speech.options import TranscriptionOptions
 from transept.speech.recording import AudioInput
 from transept.speech.segments import Segment
@@ -59,7 +60,8 @@ def align(
     heard: Transcript = yield from recording.transcribe_waveform(model, waveform, options, loaded.warnings)
     spoken = [segment for segment in heard.segments if segment.words]
     if not spoken:
-        why = "" if heard.reason is None else f" ({heard.reason})"
+        reason = with_tracks(heard.reason, loaded.other_tracks)
+        why = "" if reason is None else f" ({reason})"
         raise MediaError(f"nothing is heard in the recording, so the text cannot be found in it{why}")
     known = known_words(text, heard.language)
     features = yield Offload(partial(model.features, waveform))
