@@ -18,10 +18,12 @@ def sound_file(samples: np.ndarray, rate: int, file_format: str = "WAV", subtype
     return file.getvalue()
 
 
-def media_file(container: str, codec: str | None, samples: np.ndarray, rate: int, layout: str, *, video=False) -> bytes:
+def media_file(
+    container: str, codec: str | None, samples: np.ndarray, rate: int, layout: str, *, video=False, options=None
+) -> bytes:
     """samples: [channels, num_samples] float32, encoded by FFmpeg, with a video track if asked for."""
     file = io.BytesIO()
-    with av.open(file, "w", format=container) as output:
+    with av.open(file, "w", format=container, options=options or {}) as output:
         if video:
             picture = output.add_stream("mpeg4", rate=10)
             picture.width = picture.height = 64

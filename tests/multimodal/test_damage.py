@@ -131,3 +131,23 @@ def test_fragments_behind_a_hole_are_not_read_and_that_is_told():
     begin, end = len(whole) * 2 // 5, len(whole) * 3 // 5
     told = load_recording(whole[:begin] + bytes(end - begin) + whole[end:]).warnings
     assert any(re.fullmatch(r"damaged: not read from [78]\.\d s on, though the file has more", each) for each in told)
+
+
+@pytest.mark.parametrize("kind", ["avi", "avi of samples"])
+def test_sound_after_a_hole_in_an_avi_file_keeps_its_time(kind):
+    speech = np.where(np.arange(len(NOISE)) < 15 * SAMPLE_RATE, NOISE / 100, NOISE)
+    whole = media_file(*ANNOUNCING[kind], speech[None], SAMPLE_RATE, "mono", video=kind == "avi")
+    begin, end = len(whole) * 2 // 5, len(whole) * 3 // 5
+    recording = load_recording(whole[:begin] + bytes(end - begin) + whole[end:])
+    (samples,) = recording.waveforms
+    assert np.argmax(np.abs(samples) > 0.05) / SAMPLE_RATE > 14.7  # FFmpeg reads no frames directly behind the hole
+    assert len(samples) / SAMPLE_RATE == pytest.approx(20, abs=0.3)
+    assert recording.warnings
+
+
+@pytest.mark.parametrize("codec", ["ac3", "eac3"])
+def test_raw_frames_that_are_cut_are_told(codec):
+    whole = media_file(codec, codec, np.repeat(TONE, 3)[None], 48_000, "mono")
+    assert load_recording(whole).warnings == []
+    (warning,) = load_recording(whole[:-100]).warnings
+    assert re.fullmatch(rf"damaged: 1 place in it was not decoded, from {SECONDS}\.\d s on", warning)

@@ -23,6 +23,9 @@ def encoded(kind: str, rate: int, channels: int, hertz: float) -> bytes:
     if kind in ("mp3", "adts", "ac3", "mpegts"):
         codec = {"mp3": "libmp3lame", "adts": "aac", "ac3": "ac3", "mpegts": "mp2"}[kind]
         return media_file(kind, codec, samples, rate, {1: "mono", 2: "stereo"}[channels])
+    if kind.endswith("mp4"):
+        options = {"movflags": "frag_keyframe+empty_moov"} if kind.startswith("fragmented") else {}
+        return media_file("mp4", "aac", samples, rate, {1: "mono", 2: "stereo"}[channels], options=options)
     file_format, subtype = kind.split()
     return sound_file(samples.T, rate, file_format, subtype)
 
@@ -39,6 +42,8 @@ JOINED = [
     ("OGG OPUS", (48_000, 1), (24_000, 2)),
     ("FLAC PCM_16", (44_100, 2), (16_000, 1)),
     ("WAV PCM_16", (8_000, 1), (48_000, 2)),
+    ("mp4", (44_100, 2), (16_000, 1)),
+    ("fragmented mp4", (48_000, 1), (44_100, 2)),
 ]
 
 
@@ -104,3 +109,13 @@ def test_an_ogg_file_that_is_cut_says_so():
     recording = load_recording(data[: len(data) // 2])
     seconds = len(recording.waveforms[0]) / SAMPLE_RATE
     assert recording.warnings == [f"damaged: truncated at {seconds:.1f} s, where its whole Ogg pages end"]
+
+
+def test_a_joined_file_without_sound_is_told():
+    first, silent = (
+        media_file("mp4", codec, tone(16_000, 440)[None], 16_000, "mono", video=True) for codec in ("aac", "")
+    )
+    for joined in (first + silent, first + first[: len(first) // 2]):
+        recording = load_recording(joined)
+        assert len(recording.waveforms[0]) == pytest.approx(len(load_audio(first)), abs=2000)
+        assert recording.warnings[-1].startswith("damaged: not decoded from 2.0 s on, where another file is joined")

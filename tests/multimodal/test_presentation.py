@@ -36,6 +36,7 @@ def loud(samples: np.ndarray) -> list[tuple[float, float]]:
         ("mpegts", "aac"),
         ("asf", "wmav2"),
         ("nut", "pcm_s16le"),
+        ("avi", "libmp3lame"),
     ],
 )
 def test_sound_that_begins_after_the_picture_keeps_its_begin(container, codec):
@@ -59,7 +60,10 @@ def test_a_file_without_pictures_begins_with_its_sound(container, codec):
 
 @pytest.mark.parametrize(
     ("container", "codec"),
-    [("mp4", "aac"), ("matroska", "aac"), ("webm", "libopus"), ("mpegts", "aac"), ("flv", "aac"), ("asf", "wmav2")],
+    [
+        *(("mp4", "aac"), ("matroska", "aac"), ("webm", "libopus"), ("mpegts", "aac"), ("flv", "aac")),
+        *(("asf", "wmav2"), ("avi", "libmp3lame")),
+    ],
 )
 def test_lost_packets_are_silence_and_told(container, codec):
     recording = load_recording(timed_file(container, codec, [[(0, tone(3)), (11, tone(3))]]))

@@ -58,7 +58,15 @@ def decode_file(file: BinaryIO, name: str, sample_rate: int, intake: Intake) -> 
     for part in parts:
         window = cast(BinaryIO, io.BufferedReader(Window(file, part)))
         own = dataclasses.replace(intake, begin=seconds, num_channels=num_channels)
-        whole.append(_decode(window, part, name, sample_rate, own))
+        try:
+            whole.append(_decode(window, part, name, sample_rate, own))
+        except MediaTooLargeError:
+            raise
+        except MediaError:
+            if not whole:
+                raise
+            intake.warnings.append(f"damaged: not decoded from {seconds:.1f} s on, where another file is joined to it")
+            break
         seconds += len(whole[-1][0]) / sample_rate
         num_channels = max(len(whole[0]), NUMBERS.get(intake.channel, 0) + 1)
     return joined_streams([iter(channel) for channel in zip(*whole, strict=True)])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 SHORTEST_LOSS = 0.5  # seconds below its announced length from which a recording counts as truncated
+FIRST_PACKET = 0.1  # seconds from a stream's start in which its first packet ends
 NAMED_GAP = 1.0  # seconds; some codecs write pauses as gaps below it
 UNTIMED = "; this format stores no times, so later times may be off"
 
@@ -33,8 +34,11 @@ class Damage:
         self.undecoded.append(self.begin + seconds)
 
     def add_gap(self, seconds: float, length: float) -> None:
-        """Record missing sound. seconds: its begin in the stream; a stream that begins late has no gap there."""
-        if seconds > 0:
+        """Record missing sound. seconds: its begin in the stream; a stream that begins late has no gap there.
+
+        Writers of AVI put the first packet of such a stream at 0.
+        """
+        if seconds > FIRST_PACKET:
             self.gaps.append((self.begin + seconds, length))
 
     def warnings(self, end: float, announced: float | None, *, is_skipping: bool = False) -> list[str]:

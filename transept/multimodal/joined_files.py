@@ -1,7 +1,7 @@
-"""Split a file that consists of several: chained Ogg streams, and WAV and FLAC files that were concatenated.
+"""Split a file that consists of several: chained Ogg streams, and WAV, FLAC and MP4 files that were concatenated.
 
-libsndfile silently stops after the first of them, so `audio_file` decodes each separately. MPEG audio does not need
-this, because its frames are independent of a file header.
+libsndfile and FFmpeg silently stop after the first of them, so `audio_file` decodes each separately. MPEG audio does
+not need this, because its frames are independent of a file header.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ def parts_of(file: BinaryIO) -> list[Part]:
         parts = _between(_flac_begins(file), size, begin)
     elif head[:4] == b"RIFF" and head[8:] == b"WAVE":
         parts = _between(_wav_begins(file, size), size)
+    elif head[4:8] == b"ftyp":
+        parts = _between(_mp4_begins(file, size), size)
     else:
         parts = [Part(0, size)]
     file.seek(0)
@@ -82,6 +84,22 @@ def _wav_begins(file: BinaryIO, size: int) -> Iterator[int]:
         yield begin
         length = int.from_bytes(head[4:8], "little")
         begin += 8 + length + length % 2
+
+
+def _mp4_begins(file: BinaryIO, size: int) -> Iterator[int]:
+    """Positions of boxes that begin an MP4 file, after one whose moov box is there (ISO/IEC 14496-12, section 4)."""
+    begin, has_tracks = 0, False
+    while begin + 8 <= size:
+        file.seek(begin)
+        head = file.read(16)
+        length, kind = int.from_bytes(head[:4], "big"), head[4:8]
+        if kind == b"ftyp" and has_tracks:
+            yield begin
+        has_tracks = kind == b"moov" or (has_tracks and kind != b"ftyp")
+        length = int.from_bytes(head[8:], "big") if length == 1 else length
+        if length < 8:
+            return
+        begin += length
 
 
 def _flac_begins(file: BinaryIO) -> Iterator[int]:

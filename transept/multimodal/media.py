@@ -19,6 +19,7 @@ from transept.multimodal.announced_seconds import MP3_HEADERS, announced_seconds
 from transept.multimodal.announced_size import announced_bytes
 from transept.multimodal.audio_limits import AudioTooLongError
 from transept.multimodal.audio_tracks import label, track_of
+from transept.multimodal.avi_index import AviIndex
 from transept.multimodal.bursts import without_bursts
 from transept.multimodal.channels import EACH, Intake
 from transept.multimodal.damage import Damage
@@ -141,6 +142,8 @@ class _Track:
 
         packets, failures = self.container.demux(), 0
         pace, lost_bytes, tag = _Pace(), 0, _Tag()
+        is_indexed = self.container.file is not None and "avi" in format_names(self.container)
+        index = AviIndex.of(self.container.file.file, self.stream.index) if is_indexed else None
         while failures < MOST_FAILURES:
             try:
                 packet = next(packets, None)
@@ -162,9 +165,12 @@ class _Track:
                     lost_bytes += packet.size
                 continue
             pace.add(packet.size, frames)
+            skipped = index.skipped(packet.pos) if index and frames and packet.pos is not None else 0.0
             for frame in frames:
-                yield Decoded(frame, pace.seconds(lost_bytes))
-                lost_bytes = 0
+                if frame.is_corrupt:
+                    self.damage.add_undecoded(self.reached)
+                yield Decoded(frame, skipped or pace.seconds(lost_bytes))
+                lost_bytes, skipped = 0, 0.0
 
     def _damage(self, error: Any) -> None:
         """Record an error. Raises it again if the network failed, because the rest is then missing."""
