@@ -148,7 +148,7 @@ def test_other_broken_forms_say_what_would_work(kind: str, body: bytes, message:
         (b'{"input": }', "the body is not valid JSON, at line 1, column 11: send one JSON object"),
         (b"", "the body is not valid JSON, at line 1, column 1: send one JSON object"),
         (b'{"input": "a"} {}', "the body is not valid JSON, at line 1, column 16"),
-        (b'{"input": "a", "input": "b"}', "has the name 'input' twice in one object"),
+        (b'{"input": "a", "input": "b"}', 'has the name "input" twice in one object'),
         (b'{"temperature": NaN}', "the body has NaN, which is not a JSON number"),
         (b'{"seed": ' + b"9" * 5000 + b"}", "an integer of thousands of digits"),
     ],

@@ -11,6 +11,7 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from transept.errors import (
+    LONGEST_REPR,
     CapacityError,
     EngineClosedError,
     MediaError,
@@ -20,9 +21,11 @@ from transept.errors import (
     QueueFullError,
     TranseptError,
     UnsupportedModelError,
+    shown,
 )
 
 LONGEST_MESSAGE = 2000  # characters, since it may repeat what a client sent
+FLAG = re.compile(r"(?<![\w'\"])(?:True|False)(?![\w'\"])")  # Python's words for JSON's true and false
 TYPES = {
     401: "authentication_error",
     404: "not_found_error",
@@ -66,6 +69,8 @@ class ApiError(Exception):
         headers = dict(self.more_headers)
         if self.retry_after is not None:
             headers |= retry_headers(self.retry_after)
+        if self.status == 408:
+            headers["Connection"] = "close"  # the rest of the body is not read (RFC 9110, section 15.5.9)
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
         return headers
@@ -115,7 +120,9 @@ def api_error(
         code = "invalid_media" if isinstance(error, MediaError) else "invalid_prompt"
         return ApiError(400, str(error), param=blamed(str(error), sent) or data_field, code=code)
     if isinstance(error, ParameterError):
-        message = error.spelt(field_of, lambda name, value: f"{field_of(name)}={_json(value)}")
+        message = error.spelt(field_of, lambda name, value: f"{field_of(name)}={as_json(value)}")
+        message = re.sub(rf"(?<!\w){re.escape(shown(error.value))}(?!\w)", lambda found: as_json(error.value), message)
+        message = FLAG.sub(lambda found: found[0].lower(), message)
         param = error.param or blamed(message, sent)
         return ApiError(400, message, param=param and field_of(param), code="invalid_value")
     if isinstance(error, CapacityError):
@@ -127,9 +134,13 @@ def api_error(
     return ApiError(500, f"{what}; the server's log says why, beside the X-Request-Id of this answer", code="failed")
 
 
-def _json(value: Any) -> str:
-    """A value of an option as JSON, as far as it has one."""
-    return json.dumps(value, default=str, ensure_ascii=False)
+def as_json(value: Any) -> str:
+    """A value for a message as JSON, as far as it has one; LONGEST_REPR characters at most."""
+    try:
+        text = json.dumps(value, default=str, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return shown(value)
+    return text if len(text) <= LONGEST_REPR else f"{text[:LONGEST_REPR]}..."
 
 
 def blamed(message: str, sent: Mapping[str, Any]) -> str | None:
@@ -144,8 +155,8 @@ def blamed(message: str, sent: Mapping[str, Any]) -> str | None:
     ]
     if places:
         return min(places)[1]
-    shown = next((name for name, value in sent.items() if isinstance(value, str) and repr(value) in message), None)
-    return shown or next(
+    by_value = next((name for name, value in sent.items() if isinstance(value, str) and repr(value) in message), None)
+    return by_value or next(
         (
             f"{name}.{part}"
             for name, value in sent.items()

@@ -68,10 +68,14 @@ def make_job(
     refuse_unknown(f"{task} has no option", sampling, OPTIONS)
     for name, flag in (("truncate", truncate), ("chunk", chunk)):
         if not isinstance(flag, bool):
-            raise ParameterError(f"{name} must be True or False, not {flag!r}")
+            raise ParameterError(f"{{{name}}} must be True or False, not {flag!r}", param=name, value=flag)
     for name, language in (("source", source), ("target", target)):
         if not isinstance(language, str | None):
-            raise ParameterError(f'{name} must be a language as the model names it, such as "en", not {language!r}')
+            raise ParameterError(
+                f'{{{name}}} must be a language as the model names it, such as "en", not {language!r}',
+                param=name,
+                value=language,
+            )
     params = params_of_single_text("a document", sampling)
     text_task = _text_task(engine, task, source, target)
     settings = _task_settings(engine, text_task)
@@ -173,7 +177,11 @@ def _source_limit(engine: Engine, max_source_tokens: Any) -> int:
     if max_source_tokens is None:
         return bound
     if isinstance(max_source_tokens, bool) or not isinstance(max_source_tokens, int):
-        raise ParameterError(f"max_source_tokens must be an integer, not {max_source_tokens!r}")
+        raise ParameterError(
+            f"{{max_source_tokens}} must be an integer, not {max_source_tokens!r}",
+            param="max_source_tokens",
+            value=max_source_tokens,
+        )
     if not 0 < max_source_tokens <= bound:
         raise ParameterError(f"max_source_tokens must be from 1 to {bound} with this model, not {max_source_tokens}")
     return max_source_tokens

@@ -11,9 +11,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from transept.core.request.sampling_params import SamplingParams
-from transept.errors import ParameterError, shown
+from transept.errors import ParameterError
 from transept.option_names import refuse_unknown
-from transept.serving.errors import ApiError
+from transept.serving.errors import ApiError, as_json
 
 MAX_JSON_BYTES = 8 << 20  # twice the Bible; split a larger text into several documents
 MAX_DEPTH = 32  # of lists and objects within one another
@@ -64,7 +64,7 @@ def parse(body: bytes) -> dict[str, Any]:
     except ValueError:  # Python's limit on the digits of an integer
         raise _invalid("the body has an integer of thousands of digits: send a shorter one") from None
     if not isinstance(given, dict):
-        raise _invalid(f"the body must be a JSON object, not {shown(given)}")
+        raise _invalid(f"the body must be a JSON object, not {as_json(given)}")
     _check_depth(given)
     return given
 
@@ -117,14 +117,14 @@ def as_openai_samples(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def wrong(name: str, wanted: str, value: Any) -> ApiError:
     """The error of a field that holds something else."""
-    return ApiError(400, f"{name} must be {wanted}, not {shown(value)}", param=name, code="invalid_value")
+    return ApiError(400, f"{name} must be {wanted}, not {as_json(value)}", param=name, code="invalid_value")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise _NotStrictError(f"the body has the name {shown(name)} twice in one object: send it once")
+            raise _NotStrictError(f"the body has the name {as_json(name)} twice in one object: send it once")
         found[name] = value
     return found
 

@@ -20,7 +20,7 @@ from starlette.requests import Request
 
 from transept.errors import ParameterError
 from transept.options import NOTHING, TRUTHS, DeclaredOption, declared
-from transept.serving.errors import ApiError, api_error
+from transept.serving.errors import ApiError, api_error, as_json
 from transept.serving.http.multipart import form_error, parse_multipart
 from transept.serving.http.storage import kept
 
@@ -149,7 +149,7 @@ def choice(form: FormData, name: str, known: Iterable[str], default: str) -> str
     value, known = text(form, name) or default, list(known)
     if value not in known:
         raise ApiError(
-            400, f"{name} must be one of {', '.join(known)}, not {value!r}", param=name, code="invalid_value"
+            400, f"{name} must be one of {', '.join(known)}, not {as_json(value)}", param=name, code="invalid_value"
         )
     return value
 
@@ -200,5 +200,5 @@ def _truth(name: str, value: str) -> bool:
         return TRUTHS[value.strip().lower()]
     except KeyError:
         raise ApiError(
-            400, f"{name} must be true or false, not {value[:100]!r}", param=name, code="invalid_value"
+            400, f"{name} must be true or false, not {as_json(value)}", param=name, code="invalid_value"
         ) from None

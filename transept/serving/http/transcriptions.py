@@ -23,7 +23,7 @@ from transept.option_names import hint
 from transept.serving.async_engine import Queued, Ticket
 from transept.serving.async_tasks import last
 from transept.serving.audio_memory import AudioShare
-from transept.serving.errors import ApiError, api_error
+from transept.serving.errors import ApiError, api_error, as_json
 from transept.serving.http import forms
 from transept.serving.http.places import Place
 from transept.serving.http.streams import EventStream, attended
@@ -160,7 +160,7 @@ def _asked(form: FormData, task: str) -> Asked:
     ):
         for value in values:
             if value not in known:
-                message = f"{name} may hold {' and '.join(known)}, not {value[:100]!r}"
+                message = f"{name} may hold {' and '.join(known)}, not {as_json(value)}"
                 raise ApiError(400, message, param=name, code="invalid_value")
     options = forms.options(form, TranscriptionOptions)
     if task == "translate":
