@@ -6,15 +6,18 @@ import re
 import shutil
 import signal
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Locator, Page, expect
+from patience import wait_until
+from playwright.sync_api import Error, Locator, Page, expect
 from serve_process import ServeProcess
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PATIENCE = 120_000  # milliseconds until a test gives up waiting for something on the page
 expect.set_options(timeout=PATIENCE)
+SHORT_PATIENCE = 60.0  # seconds for `wait_until`, which then says what was there instead
 PHONE = {"width": 360, "height": 740}
 
 SPOKEN = """() => {
@@ -63,12 +66,27 @@ class Visit:
         page.on("pageerror", lambda error: self.complaints.append(f"uncaught: {error}"))
 
     def open(self) -> Visit:
-        self.page.goto(self.server.url)
-        self.page.wait_for_selector("html[data-started]", state="attached")
+        self._navigate(lambda: self.page.goto(self.server.url))
         return self
 
     def reload(self) -> None:
-        self.page.reload()
+        self._navigate(self.page.reload)
+
+    def _navigate(self, go: Callable[[], object]) -> None:
+        """Go somewhere; again where a busy Chromium finds its new socket closed, which is not the server's doing."""
+        refusals: list[Error] = []
+
+        def arrived() -> bool:
+            try:
+                go()
+            except Error as error:
+                if "ERR_SOCKET_NOT_CONNECTED" not in error.message:
+                    raise
+                refusals.append(error)
+                return False
+            return True
+
+        wait_until(arrived, lambda: refusals[-1].message, seconds=SHORT_PATIENCE)
         self.page.wait_for_selector("html[data-started]", state="attached")
 
     def unexpected(self) -> list[str]:
