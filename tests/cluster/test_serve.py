@@ -121,7 +121,9 @@ def test_rules_of_http_hold_there(served: str, request: pytest.FixtureRequest) -
         assert client.get("/v1/summarize").headers["allow"] == "POST"
         for path in ("/health", "/v1/models", "/v1/models/tiny.en"):
             assert client.get(f"{path}?x=1").json()["error"]["code"] == "unknown_parameter"
-        assert client.get("/v1/models/").headers["location"] == "/v1/models"
+        for path in ("/v1/models", "/v1/models/tiny.en", "/v1/models/nope"):
+            redirect = client.get(f"{path}/")
+            assert (redirect.status_code, redirect.headers["location"]) == (307, path)
         compressed = client.post("/v1/summarize", content=b"x", headers={"Content-Encoding": "gzip"})
         assert (compressed.status_code, compressed.headers["accept-encoding"]) == (415, "identity")
         families = text_string_to_metric_families(client.get("/metrics").text)

@@ -311,8 +311,9 @@ def test_an_upload_that_stops_is_given_up(locked: ServeProcess) -> None:
     )
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client:
         client.sendall(head)
-        answer = client.recv(65536)
+        answer = b"".join(iter(lambda: client.recv(65536), b""))  # until the server closes the connection
     assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"\r\nconnection: close\r\n" in answer.lower()
     locked.wait_until_idle(headers={"authorization": f"Bearer {KEY}"})
 
 

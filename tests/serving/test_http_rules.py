@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import socket
 
 import httpx
@@ -96,3 +97,30 @@ def test_a_query_parameter_is_an_error(method: str, path: str, server: ServeProc
 @pytest.mark.parametrize("path", ["/?utm_source=mail", "/web/main.js?v=1"])
 def test_the_pages_files_take_any_query(path: str, server: ServeProcess) -> None:
     assert server.client.get(path).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        ("http://any.example/health", 200),
+        ("HTTP://[::1]:80/v1/models/bart", 200),
+        ("http://any.example", 200),
+        ("http://any.example/secret", 404),
+        ("http://any.example/health?x=1", 400),
+    ],
+)
+def test_a_target_with_scheme_and_host_is_taken_by_its_path(target: str, status: int, server: ServeProcess) -> None:
+    answer = raw(server, f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    assert answer.startswith(b"HTTP/1.1 %d " % status)
+
+
+def test_what_is_not_http_is_logged_and_counted(server: ServeProcess) -> None:
+    before = server.metrics().get(("transept_http_requests_total", "(unknown)", "400"), 0.0)
+    answer = raw(server, b"this is no HTTP\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    request_id = re.search(rb"x-request-id: (\w+)", answer, re.IGNORECASE)
+    assert request_id is not None
+    assert server.metrics()["transept_http_requests_total", "(unknown)", "400"] == before + 1
+    (line,) = [line for line in server.log.read_text().splitlines() if request_id[1].decode() in line]
+    logged = json.loads(line)
+    assert (logged["status"], logged["path"], logged["method"]) == (400, "(unknown)", "(unknown)")

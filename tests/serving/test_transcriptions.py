@@ -18,6 +18,8 @@ from speech.recordings import RATE, joined
 from timed_media import timed_file
 
 from transept import Transcriber, Transcript
+from transept.serving.http.transcription_answers import segment_logprobs
+from transept.speech.segments import Segment
 
 CLIP = "austen-0870.flac"
 LEFT, RIGHT = "librivox/austen-0890.flac", "prompts-en/vm-mailboxfull.flac"
@@ -147,6 +149,18 @@ def test_logprobs_are_those_of_the_tokens(client: openai.OpenAI, clip: Path, tra
     assert [each.logprob for each in answer.logprobs] == pytest.approx(expected, abs=1e-5)
     assert "".join(each.token for each in answer.logprobs).strip() == transcript.text
     assert bytes(map(int, answer.logprobs[0].bytes)).decode() == answer.logprobs[0].token
+
+
+def test_parts_of_characters_have_their_bytes(transcriber: Transcriber) -> None:
+    text = " Déjà vu 🎉."
+    tokens = transcriber.model.tokenizer.encode(text)
+    segment = Segment(0, 0, 0.0, 1.0, text, tokens, 0.0, -0.5, 1.0, 0.0, token_logprobs=[-0.5] * len(tokens))
+    listed = segment_logprobs(transcriber.model, segment)
+    assert bytes(byte for each in listed for byte in each["bytes"]).decode() == text
+    for each in listed:
+        is_whole = bytes(each["bytes"]).decode(errors="replace") == each["token"]
+        assert is_whole or each["token"] == "".join(f"\\x{byte:02x}" for byte in each["bytes"])
+    assert any("\\xf0\\x9f" in each["token"] for each in listed)
 
 
 def test_a_stream_grows_to_the_whole_text(

@@ -155,8 +155,9 @@ class Router:
 
     async def _model_of(self, path: str, scope: Scope, body: bytes) -> str:
         """The model that a request is for. Raises ApiError: 404 for a name that there is not."""
-        if path.startswith(f"{MODELS_PATH}/") and path != f"{MODELS_PATH}/":
-            return self.names.named(path.removeprefix(f"{MODELS_PATH}/")).name
+        one = path.removeprefix(f"{MODELS_PATH}/") if path.startswith(f"{MODELS_PATH}/") else ""
+        if one and (one in self.handles or not one.endswith("/")):  # a replica redirects what has a slash too many
+            return self.names.named(one).name
         name, ability = await _named_in(scope, body)
         kind = "speech" if path.startswith(SPEECH_PATHS) else "vision" if path == IMAGE_PATH else "text"
         if name is not None and not (name == OPENAI_SPEECH and kind == "speech" and name not in self.handles):

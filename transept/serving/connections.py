@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import uuid
 from typing import Any
 
 import h11
@@ -76,18 +77,24 @@ class PatientConnection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP, or a head that is too long."""
+        request_id = uuid.uuid4().hex
         error = ApiError(400, "this is no valid HTTP request, or its headers are too long", code="invalid_request")
         body = json.dumps(error.body()).encode()
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),
             (b"connection", b"close"),
+            (b"x-request-id", request_id.encode()),
         ]
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # else an answer to what came before is on its way
             for event in (h11.Response(status_code=400, headers=headers, reason=b"Bad Request"), h11.Data(data=body)):
                 self.transport.write(self.conn.send(event) or b"")
             self.transport.write(self.conn.send(h11.EndOfMessage()) or b"")
+            self.note_malformed(error, request_id)
         if self.cycle is not None:
             self.cycle.disconnected = True  # whoever works on the request is to stop
             self.cycle.message_event.set()
         self.transport.close()
+
+    def note_malformed(self, error: ApiError, request_id: str) -> None:
+        """Called with the answer to what is no HTTP, for subclasses that log and count."""

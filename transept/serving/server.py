@@ -20,7 +20,9 @@ import uvicorn
 
 from transept.errors import TranseptError
 from transept.serving.connections import PatientConnection
+from transept.serving.errors import ApiError
 from transept.serving.http.app import build_app
+from transept.serving.http.request_log import UNKNOWN, log_malformed
 from transept.serving.models import ServedModels
 from transept.serving.settings import ServerSettings
 
@@ -52,7 +54,7 @@ def run_server(settings: ServerSettings, announce: Callable[[str], None]) -> int
     app = build_app(settings)
     config = uvicorn.Config(
         app,
-        http=PatientConnection,
+        http=Connection,
         ws="none",
         loop="asyncio",
         lifespan="on",
@@ -70,6 +72,17 @@ def run_server(settings: ServerSettings, announce: Callable[[str], None]) -> int
     server.on_start = lambda: announce(f"Transept listens on {url} (models are loading; {url}/ready says when)")
     server.run(sockets=sockets)
     return server.exit_code
+
+
+class Connection(PatientConnection):
+    """A client's connection, whose malformed requests are logged and counted, as the application does others."""
+
+    def note_malformed(self, error: ApiError, request_id: str) -> None:
+        """Log and count what never reaches the application."""
+        app: Any = self.config.app  # of `build_app`
+        app.state.metrics.answered(UNKNOWN, error.status, 0)
+        app.state.metrics.refused(error)
+        log_malformed(app.state.settings, error.status, request_id)
 
 
 class Server(uvicorn.Server):

@@ -1,10 +1,12 @@
-"""The log line of each request. Called by `access`."""
+"""The log line of each request. Called by `access`, and by `server` for what is not HTTP."""
 
 from __future__ import annotations
 
 import json
 import logging
+import re
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.routing import Match
@@ -16,20 +18,21 @@ logger = logging.getLogger("transept.requests")
 
 PROBES = ("/health", "/ready", "/metrics")  # asked every few seconds
 UNKNOWN = "(unknown)"  # in place of a path without an endpoint, which may contain anything
+CONVERTOR = re.compile(r":\w+\}")  # of a path's parameter, which is our framework's
 
 
 def endpoint_of(scope: Scope) -> str:
-    """Return the pattern of a request's path, such as ``/v1/models/{name:path}``.
+    """Return the pattern of a request's path, such as ``/v1/models/{name}``.
 
     A request that is refused before it is routed has the endpoint that its path leads to, whatever its method.
     scope["app"].state.routes: those of `build_app`.
     """
     if path := getattr(scope.get("route"), "path", None):
-        return str(path)
+        return CONVERTOR.sub("}", str(path))
     whole = {**scope, "root_path": scope.get("app_root_path", scope.get("root_path", ""))}  # the page's files change it
     for route in scope["app"].state.routes:
         if route.matches(whole)[0] is not Match.NONE:
-            return str(route.path)
+            return CONVERTOR.sub("}", str(route.path))
     return UNKNOWN
 
 
@@ -41,14 +44,32 @@ def log_request(scope: Scope, settings: ServerSettings, status: int, seconds: fl
     state, endpoint = scope["state"], endpoint_of(scope)
     if endpoint in PROBES and not settings.log_probes:
         return
+    method = state.get("method", scope["method"])
+    _log(settings, state["request_id"], method, endpoint, status, seconds, state.get("log", {}))
+
+
+def log_malformed(settings: ServerSettings, status: int, request_id: str) -> None:
+    """Log an answer to what is not HTTP, and so has neither method nor path."""
+    _log(settings, request_id, UNKNOWN, UNKNOWN, status, 0.0, {})
+
+
+def _log(
+    settings: ServerSettings,
+    request_id: str,
+    method: str,
+    endpoint: str,
+    status: int,
+    seconds: float,
+    more: Mapping[str, Any],
+) -> None:
     line: dict[str, Any] = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "request_id": state["request_id"],
-        "method": state.get("method", scope["method"]),
+        "request_id": request_id,
+        "method": method,
         "path": endpoint,
         "status": status,
         "seconds": round(seconds, 3),
-        **state.get("log", {}),
+        **more,
     }
     logger.info(json.dumps(line) if settings.log_json else _as_text(line))
 

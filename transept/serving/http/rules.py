@@ -5,6 +5,7 @@ Plain ASGI, around the application of one process and around the router of a clu
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlsplit, urlunsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -13,12 +14,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transept.serving.errors import ApiError
 
+ABSOLUTE = re.compile(r"https?://[^/]*", re.IGNORECASE)
+
 
 class HttpRules:
     """ASGI middleware.
 
     HEAD is answered like GET, without the body. Redirects have a relative Location, since the server does not know the
-    scheme and host that its clients see. A connection whose framing is ambiguous is closed after the answer.
+    scheme and host that its clients see. A connection whose framing is ambiguous is closed after the answer. A target
+    with scheme and host, as clients send it to proxies, is taken by its path.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -29,6 +33,7 @@ class HttpRules:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        _take_origin_form(scope)
         is_head, closes = scope["method"] == "HEAD", _has_two_lengths(Headers(scope=scope))
         scope.setdefault("state", {})["method"] = scope["method"]  # for the log
 
@@ -44,6 +49,14 @@ class HttpRules:
             await send(message)
 
         await self.app({**scope, "method": "GET"} if is_head else scope, receive, send_by_rules)
+
+
+def _take_origin_form(scope: Scope) -> None:
+    """Replace an absolute-form target, ``http://host/health``, by its path (RFC 9112, section 3.2.2)."""
+    if found := ABSOLUTE.match(scope["path"]):
+        scope["path"] = scope["path"][found.end() :] or "/"
+        raw = scope.get("raw_path") or b""
+        scope["raw_path"] = raw[len(found[0]) :] if raw.startswith(found[0].encode()) else scope["path"].encode()
 
 
 def check_encoding(headers: Headers) -> None:

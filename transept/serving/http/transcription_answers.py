@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from transept.serving.http.token_logprobs import bytes_of
 from transept.speech.options import TRANSLATES_TO
 from transept.speech.segments import Segment, Word
 from transept.speech.speech_model import SpeechModel
@@ -101,12 +102,19 @@ def segment_event(segment: Segment, number: int) -> dict[str, Any]:
 
 
 def segment_logprobs(model: SpeechModel, segment: Segment) -> list[dict[str, Any]]:
-    """OpenAI's log probabilities of tokens; those of timestamps are left out, as they are no text."""
+    r"""OpenAI's log probabilities of tokens; those of timestamps are left out, as they are no text.
+
+    A token that is a part of a character has its bytes, and a ``\xe2`` for each of them as its text.
+    """
     listed = []
     for token, logprob in zip(segment.tokens, segment.token_logprobs or (), strict=True):
         if token in model.tokenizer.text_tokens:
-            text = model.tokenizer.decode([token])
-            listed.append({"token": text, "logprob": logprob, "bytes": list(text.encode())})
+            if (raw := bytes_of(model.tokenizer.tokenizer, token)) is None:
+                text = model.tokenizer.decode([token])
+                raw = text.encode()
+            else:
+                text = "".join(f"\\x{byte:02x}" for byte in raw)
+            listed.append({"token": text, "logprob": logprob, "bytes": list(raw)})
     return listed
 
 
