@@ -13,8 +13,8 @@ from transept.cli.transcribe_options import CommandOptions
 from transept.core.config import EngineConfig
 from transept.core.request.limits import Limits
 from transept.core.request.sampling_params import SamplingParams
-from transept.options import DeclaredOption, declared
-from transept.serving.configuration import API_KEY_FILE, CONFIG, PREFIX, written
+from transept.options import DeclaredOption, declared, written
+from transept.serving.configuration import API_KEY_FILE, CONFIG, PREFIX
 from transept.serving.settings import ServerSettings
 from transept.speech.options import TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout

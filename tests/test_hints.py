@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from collections.abc import Iterable, Mapping
 
 import pytest
@@ -14,10 +13,17 @@ from transept.cli.parser import Parser
 from transept.cli.transcribe_options import FORMATS
 from transept.errors import nearest
 from transept.option_names import hint
+from transept.options import declared
 from transept.serving.http.transcriptions import FIELDS
 from transept.speech.options import TASKS
 
 NOTHING = ""
+
+
+def names_of(kind: type) -> list[str]:
+    """The names that a dataclass of options takes, aliases too."""
+    options = declared(kind).values()
+    return [name for each in options for name in (each.name, *(alias.name for alias in each.aliases))]
 
 
 def parser_of(command: str) -> argparse.ArgumentParser:
@@ -28,14 +34,15 @@ def parser_of(command: str) -> argparse.ArgumentParser:
     return found
 
 
-def options_of(command: str) -> list[str]:
-    flags = (flag for action in parser_of(command)._actions for flag in action.option_strings)
-    return [flag[2:].replace("-", "_") for flag in flags if flag.startswith("--")]
+def options_of(command: str) -> Mapping[str, str]:
+    """Each name that a command's options may have, with the one that it shows."""
+    flags, shown = parser_of(command)._flags()  # type: ignore[attr-defined]
+    return {name: shown(name)[2:].replace("-", "_") for name in flags}
 
 
 def said(name: str, known: Iterable[str]) -> str:
     """The names that a hint says, with blanks between them, or its sentence, where it says none."""
-    tail = hint(name, known, lambda each: f"<{each}>").strip()
+    tail = hint(name, known, lambda each: f"<{known[each] if isinstance(known, Mapping) else each}>").strip()
     tail = tail.partition(" It counts ")[0]
     names = tail.removeprefix("Did you mean ").removeprefix("Here that is ").replace(" or ", " ")
     return names.rstrip("?.").replace("<", "").replace(">", "") if names.startswith("<") else tail
@@ -45,12 +52,12 @@ TRANSCRIBE = {  # what is suggested, or the sentence that is said -> what was ty
     "model": "modell",
     "language": "langauge lanugage lang",
     "task": "tsak translate",
-    "target_language": "tgt_lang target_lang to_lang",
+    "target_language": "target_lang to_lang",
     "temperature": "temprature temp",
-    "beam_size": "beamsize beam numbeams",
+    "beam_size": "beamsize beam numbeams beams",
     "best_of": "best_off bestof",
     "word_timestamps": "word_timestamp words timestamps",
-    "initial_prompt": "initial_promt promt prompt",
+    "initial_prompt": "initial_promt promt prompt_text",
     "hotwords": "hot_words keywords",
     "diarize": "diarise speakers diarization tinydiarize",
     "condition_on_previous_text": "condition_on_prev_text max_context",
@@ -61,11 +68,11 @@ TRANSCRIBE = {  # what is suggested, or the sentence that is said -> what was ty
     "max_line_width": "max_line_with max_len",
     "max_words_per_line": "max_words",
     "batch_size": "batchsize",
-    "threads": "nthreads cpu_threads",
-    "offline": "offlne local_files_only",
+    "threads": "nthreads cpu_thread",
+    "offline": "offlne no_download",
     "verbose": "verbos stream",
     "json": "jsn",
-    "model_dir": "models_dir model_directory download_root",
+    "model_dir": "models_dir model_directory hf_home",
     "seed": "random_seed",
     "channel": "channels ac stereo",
     "suppress_numerals": "supress_numerals",
@@ -74,15 +81,14 @@ TRANSCRIBE = {  # what is suggested, or the sentence that is said -> what was ty
     "output_dir": "output output_path outdir",
     "output_name": "output_file",
     "output_format": "fmt srt osrt output_json",
-    "vad": "vad_filter silence vad_model",
+    "vad": "vad_filtr silence vad_model",
     "vad_threshold": "vad_onset",
     "quantization": "int8",
-    "quantization dtype": "compute_type",
-    "dtype fp16": "precision",
+    "dtype": "precision",
     "device": "gpu device_index",
     "without_timestamps": "no_timestamps",
     "max_new_tokens": "max_length",
-    "chunk_length": "chunk_length_s",
+    "chunk_length": "chunk_size",
     "clip_timestamps": "ss",
     "pcm": "sample_rate",
     "temperature_increment_on_fallback": "no_fallback",
@@ -111,9 +117,9 @@ def test_options_of_the_command(typed: str, meant: str) -> None:
 @pytest.mark.parametrize(
     ("command", "typed", "meant"),
     [
-        ("summarize", "beam_size", "num_beams"),
-        ("summarize", "max_length", "max_tokens"),
-        ("summarize", "min_length", "min_tokens"),
+        ("summarize", "beams", "beam_size"),
+        ("summarize", "max_length", "max_new_tokens"),
+        ("summarize", "min_length", "min_new_tokens"),
         ("summarize", "max_input_tokens", "max_source_tokens"),
         ("summarize", "top_k", NOTHING),
         ("translate", "src_lang", "source"),
@@ -130,7 +136,6 @@ def test_options_of_other_commands(command: str, typed: str, meant: str) -> None
 @pytest.mark.parametrize(
     ("of", "typed", "meant"),
     [
-        (TranscriptionOptions, "vad_parameters", "vad_options"),
         (TranscriptionOptions, "vad_threshold", "vad_options"),
         (TranscriptionOptions, "model_id", "The model is the argument model."),
         (
@@ -141,21 +146,21 @@ def test_options_of_other_commands(command: str, typed: str, meant: str) -> None
         (TranscriptionOptions, "max_len", NOTHING),
         (EngineConfig, "devise", "device"),
         (EngineConfig, "batch_size", "max_num_seqs"),
-        (EngineConfig, "compute_type", "quantization dtype"),
+        (EngineConfig, "compute_typ", "compute_type"),
         (EngineConfig, "attn_implementation", "attention_backend"),
         (EngineConfig, "swap_space", "swap_bytes"),
         (EngineConfig, "data_parallel_size", "A model is split by tensor_parallel_size and pipeline_parallel_size."),
         (SamplingParams, "num_beam", "num_beams"),
         (SamplingParams, "topk", "top_k"),
         (SamplingParams, "topp", "top_p"),
-        (SamplingParams, "use_beam_search", "num_beams"),
-        (SamplingParams, "stop_strings", "stop"),
+        (SamplingParams, "use_beam_search", "beam_size"),
+        (SamplingParams, "stop_words", "stop"),
         (SamplingParams, "best_of", "n"),
         (SamplingParams, "guided_decoding", NOTHING),
     ],
 )
 def test_keywords(of: type, typed: str, meant: str) -> None:
-    assert said(typed, [each.name for each in dataclasses.fields(of)]) == meant
+    assert said(typed, names_of(of)) == meant
 
 
 @pytest.mark.parametrize(
@@ -213,20 +218,15 @@ def test_a_name_without_end_is_near_to_nothing() -> None:
 @pytest.mark.parametrize(
     ("known", "typed", "tail"),
     [
-        (SamplingParams, "max_new_tokens", "Here that is 'max_tokens'. It counts {}: {forced}, max_new_tokens {more}."),
-        (SamplingParams, "min_new_tokens", "Here that is 'min_tokens'. It counts {}: {forced}, min_new_tokens {more}."),
-        (SamplingParams, "max_length", "Here that is 'max_tokens'. It counts {}: max_length {prompt}."),
-        (SamplingParams, "min_length", "Here that is 'min_tokens'. It counts {}: min_length {prompt}."),
+        (SamplingParams, "max_length", "Here that is 'max_new_tokens'. It counts {}: max_length {prompt}."),
+        (SamplingParams, "min_length", "Here that is 'min_new_tokens'. It counts {}: min_length {prompt}."),
         (TranscriptionOptions, "max_length", "Here that is 'max_new_tokens'. It counts {}: max_length {prompt}."),
-        (SamplingParams, "max_completion_tokens", "Here that is 'max_tokens'."),
-        (SamplingParams, "max_output_tokens", "Here that is 'max_tokens'."),
+        (SamplingParams, "max_output_tokens", "Here that is 'max_new_tokens'."),
     ],
 )
 def test_a_length_says_which_tokens_it_counts(known: type, typed: str, tail: str) -> None:
     expected = tail.format(
         "the tokens after the decoder prompt",
-        forced="where that holds a forced <s> or language",
-        more="counts one more",
         prompt="counts the prompt as well",
     )
-    assert hint(typed, [each.name for each in dataclasses.fields(known)]).strip() == expected
+    assert hint(typed, names_of(known)).strip() == expected

@@ -72,7 +72,7 @@ def test_what_is_shown_is_known_and_what_is_not_is_refused(call: Callable[..., A
     defaults = {each.name: each.default for each in shown if each.default is not inspect.Parameter.empty}
     with pytest.raises(transept.CheckpointError):
         call("x", **{**defaults, "model": tmp_path})
-    with pytest.raises(ParameterError, match=r"no option 'num_thread'\. Did you mean 'num_threads'"):
-        call("x", model=tmp_path, num_thread=1)
-    with pytest.raises(ParameterError, match=r"no option 'compute_type'\. Here that is 'quantization' or 'dtype'"):
-        call("x", model=tmp_path, compute_type="int8")
+    with pytest.raises(ParameterError, match=r"no option 'thread'\. Did you mean 'threads'"):
+        call("x", model=tmp_path, thread=1)
+    with pytest.raises(ParameterError, match=r"no option 'quantize'\. Here that is 'quantization'"):
+        call("x", model=tmp_path, quantize="int8")

@@ -1,4 +1,4 @@
-"""The names of a user's options: unknown ones are refused with what was probably meant, known ones shown by ``help``.
+"""The names of a user's options: aliases are taken, unknown ones refused with what was probably meant.
 
 Used by the dataclasses of options and by the calls that take them as ``**options``. Knows no option by itself.
 """
@@ -10,17 +10,88 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from inspect import Parameter
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
-from transept.errors import ParameterError, nearest, suggest
-from transept.names_elsewhere import ANSWERS, ELSEWHERE, NOTES
+from transept.errors import ParameterError, nearest, shown, suggest
 
 Options = TypeVar("Options")
 Call = TypeVar("Call", bound=Callable[..., Any])
 
 SHORTEST_MISSPELT = 5  # letters of another program's option that may be misspelt: short ones are near to many words
 MOST_LETTERS_MORE = 2  # or fewer, in such a misspelling
+
+
+@dataclass(frozen=True)
+class Alias:
+    """Another program's name for an option.
+
+    values: its values, with the option's value for each; None stands for "leave the option as it is". Without values
+    they are the option's own.
+    """
+
+    name: str
+    values: Mapping[Any, Any] | None = None
+
+    def read(self, value: Any) -> Any:
+        """Return the option's value. Raises ParameterError for a value that the alias does not have."""
+        if self.values is None:
+            return value
+        try:
+            return self.values[value]
+        except (KeyError, TypeError):
+            known = ", ".join(map(str, self.values))
+            raise ParameterError(
+                f"{{{self.name}}} must be one of {known}, not {shown(value)}", param=self.name, value=value
+            ) from None
+
+    def from_text(self, text: str) -> Any:
+        """Return the value that a text stands for, for an alias of own values. Raises ParameterError for another."""
+        assert self.values is not None
+        texts = {str(value).lower(): value for value in self.values}
+        value = texts.get(text.strip().lower(), text)
+        self.read(value)
+        return value
+
+
+class Named(Protocol):
+    """A `transept.options.DeclaredOption`."""
+
+    @property
+    def name(self) -> str:
+        """Its own name."""
+
+    @property
+    def aliases(self) -> tuple[Alias, ...]:
+        """The further names that it may be given by."""
+
+
+def by_own_names(given: Mapping[str, Any], options: Iterable[Named]) -> dict[str, Any]:
+    """Return keywords under the options' own names, where they were given by aliases.
+
+    An alias may stand for several options, each of which takes its part of the value. Raises ParameterError where an
+    option is given twice.
+    """
+    found, spelt = dict(given), dict[str, str]()
+    for option in options:
+        for alias in option.aliases:
+            if alias.name not in given:
+                continue
+            found.pop(alias.name, None)
+            value = alias.read(given[alias.name])
+            if value is None and alias.values is not None:
+                continue
+            if option.name in found:
+                other = spelt.get(option.name, option.name)
+                raise ParameterError(
+                    f"{{{other}}} and {{{alias.name}}} are the same option: give one of them",
+                    param=other,
+                    value=given[other],
+                    others={alias.name: given[alias.name]},
+                )
+            found[option.name], spelt[option.name] = value, alias.name
+    return found
 
 
 def refuses_unknown(what: str) -> Callable[[type[Options]], type[Options]]:
@@ -66,14 +137,16 @@ def refuse_unknown(what: str, given: Iterable[str], known: Iterable[str]) -> Non
             raise ParameterError(f"{what} {name!r}.{hint(str(name), known) or suggest(str(name), known)}")
 
 
-def refuse_misplaced(given: Iterable[str], known: Iterable[str], others: Iterable[str], where: str) -> None:
+def refuse_misplaced(given: Iterable[str], known: Mapping[str, Named], others: Mapping[str, Named], where: str) -> None:
     """Raise ParameterError for the first name that is not known, but an option of another call, or stands for one.
 
     where: what to call, with NAME for the option, such as ``"Transcriber(model, NAME=...)"``.
     """
-    known, others = list(known), list(others)
+    from transept.names_elsewhere import ELSEWHERE
+
+    aliases = {alias.name: name for name, each in others.items() for alias in each.aliases}
     for name in given:
-        stands_for = ELSEWHERE.get(name, ())
+        stands_for = (aliases[name],) if name in aliases else ELSEWHERE.get(name, ())
         if name not in known and not any(ours in known for ours in stands_for):
             for ours in (name, *stands_for):
                 if ours in others:
@@ -85,32 +158,39 @@ def hint(name: str, known: Iterable[str], shown: Callable[[str], str] = repr) ->
 
     known: the names that there are. shown: how one of them is written. Empty where nothing is near.
     """
-    known, plain = list(known), name.lower().replace("-", "_")
-    if meant := [shown(ours) for ours in ELSEWHERE.get(plain, ()) if ours in known]:
-        return f" Here that is {' or '.join(meant)}.{_note(plain)}"
-    if plain in ANSWERS:
-        return f" {ANSWERS[plain]}"
+    from transept.names_elsewhere import ELSEWHERE, SENTENCES
+
+    known, dashes = list(known), "-" if name.startswith("-") else ""
+    plain = dashes + name.lower().replace("-", "_").lstrip("_")
+
+    def note(theirs: str, ours: str) -> str:
+        return f" {SENTENCES[theirs, ours]}" if (theirs, ours) in SENTENCES else ""
+
+    if ours := next((each for each in ELSEWHERE.get(plain, ()) if each in known), None):
+        return f" Here that is {shown(ours)}.{note(plain, ours)}"
+    if (plain, "") in SENTENCES:
+        return note(plain, "")
+    if dashes:
+        return ""
     if near := nearest(name, known):
         return f" Did you mean {shown(near)}?"
     if plain in ELSEWHERE:
         return ""
-    theirs = {other: ours for other, meant in ELSEWHERE.items() for ours in reversed(meant) if ours in known}
-    misspelt = nearest(name, theirs) or ""
+    found = ((theirs, each) for theirs, ours in ELSEWHERE.items() for each in ours if each in known)
+    meant = {theirs: ours for theirs, ours in found if not theirs.startswith("-")}
+    misspelt = nearest(name, meant) or ""
     if len(misspelt) >= SHORTEST_MISSPELT and abs(len(misspelt) - len(plain)) <= MOST_LETTERS_MORE:
-        return f" Did you mean {shown(theirs[misspelt])}?{_note(misspelt)}"
+        return f" Did you mean {shown(meant[misspelt])}?{note(misspelt, meant[misspelt])}"
     return ""
-
-
-def _note(name: str) -> str:
-    """The tail of a hint: how another program's option counts differently, if it does."""
-    return f" {NOTES[name]}" if name in NOTES else ""
 
 
 def shows_options(*of: Callable[..., Any], without: Iterable[str] = ()) -> Callable[[Call], Call]:
     """Decorator of a call with ``**options``: its signature, as ``help`` and notebooks show it, names them one by one.
 
-    of: the dataclasses and functions whose keywords the options are. without: those that are not.
+    The call gets them under their own names, however they were given. of: the dataclasses and functions whose keywords
+    the options are. without: those that are not.
     """
+    options: list[Named] = [each for taker in of for each in getattr(taker, "declared_options", ())]
 
     def decorate(call: Call) -> Call:
         signature = inspect.signature(call)
@@ -119,7 +199,14 @@ def shows_options(*of: Callable[..., Any], without: Iterable[str] = ()) -> Calla
             for name, each in inspect.signature(taker).parameters.items():
                 if each.kind is not Parameter.VAR_KEYWORD and name not in without:
                     shown.setdefault(name, each.replace(kind=Parameter.KEYWORD_ONLY))
-        call.__signature__ = signature.replace(parameters=[*shown.values()])  # type: ignore[attr-defined]
-        return call
+
+        @functools.wraps(call)
+        def by_names(*args: Any, **given: Any) -> Any:
+            return call(*args, **by_own_names(given, options))
+
+        found: Any = by_names
+        found.__signature__ = signature.replace(parameters=[*shown.values()])
+        found.declared_options = options
+        return cast("Call", found)
 
     return decorate

@@ -20,7 +20,7 @@ from numbers import Integral, Real
 from typing import Annotated, Any, Literal, TypeVar
 
 from transept.errors import ParameterError, nearest, shown, suggest
-from transept.option_names import finite, refuses_unknown
+from transept.option_names import Alias, by_own_names, finite, refuse_unknown
 
 Options = TypeVar("Options")
 
@@ -41,6 +41,7 @@ class Option:
     help: one line, for ``--help`` and the API's documentation. more: further sentences, for ``help()`` in Python.
     group: heading under which ``--help`` lists the option. metavar: placeholder for its value in ``--help``.
     default: text for the default in ``--help``; None: the default value, unless that is None or the option is a flag.
+    aliases: other programs' names for it, accepted wherever its own name is; an `Alias` if their values differ.
     flag: name on the command line, in the environment and in settings files, if it differs from the field's name.
     unset: meaning of None in an error, such as "no limit"; "": not mentioned.
     wanted: description of a valid value in an error; "": derived from the type.
@@ -54,6 +55,7 @@ class Option:
     group: str = ""
     metavar: str = ""
     default: str | None = None
+    aliases: tuple[str | Alias, ...] = ()
     flag: str = ""
     unset: str = ""
     wanted: str = ""
@@ -132,6 +134,11 @@ class DeclaredOption:
                 f"{{{self.name}}} must be {wanted}, not {shown(text[:100])}", param=self.name, value=text
             ) from None
         return text
+
+    @property
+    def aliases(self) -> tuple[Alias, ...]:
+        """The further names that the option may be given by."""
+        return tuple(Alias(each) if isinstance(each, str) else each for each in self.option.aliases)
 
     @property
     def is_flag(self) -> bool:
@@ -227,6 +234,11 @@ def _declaration(name: str, hint: Any, default: Any) -> DeclaredOption:
     return DeclaredOption(name, option, plain, choices, type(None) in members, default)
 
 
+def written(each: DeclaredOption) -> str:
+    """Return an option's name on the command line, in the environment (in capitals behind TRANSEPT_) and in TOML."""
+    return each.option.flag or each.name
+
+
 def take_options(options: Any) -> None:
     """Validate the values of a frozen dataclass of options and convert them to their declared types.
 
@@ -256,14 +268,24 @@ def made_of(kind: type[Options], name: str, given: Any) -> Any:
 def declares_options(what: str) -> Callable[[type[Options]], type[Options]]:
     """Decorate a dataclass whose fields are declared options, so that ``help()`` lists them below its docstring.
 
-    Its constructor raises ParameterError for an unknown keyword. what: begins the message, such as
+    Its constructor takes aliases and raises ParameterError for an unknown keyword. what: begins the message, such as
     ``"Engine has no option"``.
     """
 
     def decorate(cls: type[Options]) -> type[Options]:
+        make, options = cls.__init__, declared(cls)
+        names = [*options, *(alias.name for each in options.values() for alias in each.aliases)]
+
+        @functools.wraps(make)
+        def make_known(self: Options, *args: Any, **given: Any) -> None:
+            refuse_unknown(what, given, names)
+            make(self, *args, **by_own_names(given, options.values()))
+
+        cls.__init__ = make_known  # type: ignore[method-assign, assignment]
+        cls.declared_options = (*options.values(),)  # type: ignore[attr-defined]  # for `shows_options`
         if cls.__doc__ is not None:
-            listed = (f"    {name}: {each.option.help}. {each.option.more}" for name, each in declared(cls).items())
+            listed = (f"    {name}: {each.option.help}. {each.option.more}" for name, each in options.items())
             cls.__doc__ = cls.__doc__.rstrip() + "\n\n" + "\n".join(line.rstrip() for line in listed) + "\n"
-        return refuses_unknown(what)(cls)
+        return cls
 
     return decorate

@@ -61,8 +61,8 @@ def test_what_a_command_is_about_may_stand_on_both_sides_of_an_option(many: str)
         (["generate", "report.txt", "--modle", "m"], "there is no option --modle. Did you mean --model?"),
         (["--versoin"], "there is no option --versoin. Did you mean --version?"),
         (
-            ["transcribe", "talk.flac", "--compute_type", "int8"],
-            "option --compute_type. Here that is --quantization or --dtype.",
+            ["transcribe", "talk.flac", "--compute_type", "int8", "--quantization", "int8"],
+            "--quantization and --compute-type are the same option: give one of them",
         ),
         (["transcribe", "talk.flac", "--vad_filter", "True"], "there is no option --vad_filter. Here that is --vad."),
         (["plugins", "list", "twice"], "transept plugins list: error: this has no meaning here: twice."),
@@ -142,7 +142,7 @@ def test_what_a_command_is_about_may_stand_on_both_sides_of_an_option(many: str)
         ),
         (
             ["generate", "a.txt", "--model", "m", "--num-beams", "4", "--temperature", "0.5"],
-            "--num-beams 4 searches without chance, so --temperature 0.5 has no meaning; set --num-beams 1 to sample",
+            "--beam-size 4 searches without chance, so --temperature 0.5 has no meaning; set --beam-size 1 to sample",
         ),
         (
             ["transcribe", "talk.flac", "--no-repeat-ngram-size", "-1"],

@@ -118,12 +118,6 @@ def test_a_layout_of_subtitles_finds_the_times_of_words(layout: str) -> None:
     ("arguments", "expected"),
     [
         ("", {}),
-        ("--fp16 False", {"dtype": "float32"}),
-        ("--fp16 False --dtype float32", {}),  # the dtype is told
-        ("--fp16 --dtype float16", {}),
-        ("--no-fp16 --device cuda", {"dtype": "float32"}),
-        ("--fp16 True --device cpu", {"dtype": "auto"}),
-        ("--fp16 --device cuda:1", {"dtype": "float16"}),
         ("--batch_size 8", {"max_num_seqs": 8}),
         ("--batch-size 8 --beam_size 5", {"max_num_seqs": 40}),
         ("--batch-size 8 --patience 2", {"max_num_seqs": 40}),
@@ -134,21 +128,6 @@ def test_a_layout_of_subtitles_finds_the_times_of_words(layout: str) -> None:
 def test_arguments_for_the_engine(arguments: str, expected: dict[str, Any]) -> None:
     given = parsed(*arguments.split())
     assert speech_engine(given, transcription_options(given)) == expected
-
-
-@pytest.mark.parametrize(
-    ("flag", "meant", "dtype"),
-    [
-        ("--fp16", "float16", "bfloat16"),
-        ("--fp16", "float16", "float32"),
-        ("--no-fp16", "float32", "bfloat16"),
-        ("--no-fp16", "float32", "float16"),
-    ],
-)
-def test_fp16_contradicts_other_dtypes(flag: str, meant: str, dtype: str) -> None:
-    given = parsed(flag, "--dtype", dtype)
-    with pytest.raises(ParameterError, match=f"^{flag} means --dtype {meant}, and contradicts --dtype {dtype}: leave"):
-        speech_engine(given, transcription_options(given))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from transept.options import declared
 
 INTEGERS = {name: each for name, each in declared(EngineConfig).items() if int in each.types}
 
-OPTIONAL = ("num_threads", "kv_cache_bytes", "max_decoder_tokens", "max_encoder_tokens", "encoder_layers_per_step")
+OPTIONAL = ("threads", "kv_cache_bytes", "max_decoder_tokens", "max_encoder_tokens", "encoder_layers_per_step")
 
 
 @pytest.mark.parametrize("name", INTEGERS)

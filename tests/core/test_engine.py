@@ -335,7 +335,7 @@ def test_engines_in_threads_of_one_process(directory: Path, engine: Engine) -> N
     num_threads = torch.get_num_threads()
 
     def run(_: int) -> list[list[list[int]]]:
-        own = Engine(directory, num_threads=num_threads)
+        own = Engine(directory, threads=num_threads)
         outputs = [own.generate(prompt(index), GREEDY)[0] for index in range(6)]
         assert torch.get_num_threads() == num_threads
         return [ids(output) for output in outputs]
@@ -360,8 +360,8 @@ def test_progress_bar_counts_prompts(engine: Engine, capfd: pytest.CaptureFixtur
         ({"attention_backend": "flash"}, "known: auto, torch"),
         ({"quantization": "int4"}, "int8"),
         ({"kv_cache_dtype": "fp9"}, "fp8"),
-        ({"num_threads": 0}, "at least 1"),
-        ({"num_threads": 10**6}, "far above this machine's"),
+        ({"threads": -1}, "at least 1"),
+        ({"threads": 10**6}, "far above this machine's"),
         ({"device": 0}, "must be a string, such as"),
         ({"block_size": 0}, "at least 1"),
         ({"max_num_seqs": 8, "max_decoder_tokens": 4}, "max_decoder_tokens"),

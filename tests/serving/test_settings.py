@@ -69,7 +69,7 @@ def test_every_setting_is_read_from_all_three(tmp_path: Path) -> None:
         "device": "cpu",
         "dtype": "bfloat16",
         "quantization": "int8",
-        "num_threads": 1,
+        "threads": 1,
         "tensor_parallel_size": 2,
         "pipeline_parallel_size": 3,
         "model_dir": "/models",

@@ -381,12 +381,17 @@ def test_options_are_checked_before_any_work(transcriber: Transcriber) -> None:
 
 
 def test_an_option_of_the_other_call_is_told_so(transcriber: Transcriber, tiny_en_dir: Path) -> None:
-    for name, ours in {"num_threads": "num_threads", "batch_size": "max_num_seqs", "fp16": "dtype"}.items():
+    for name, ours in {
+        "threads": "threads",
+        "num_threads": "threads",
+        "batch_size": "max_num_seqs",
+        "fp16": "dtype",
+    }.items():
         with pytest.raises(
             ParameterError, match=rf"^{name} is not set here, but by Transcriber\(model, {ours}=\.\.\.\)"
         ):
             transcriber.transcribe_many([], **{name: 1})
-    for name, ours in {"beam_size": "beam_size", "vad_filter": "vad"}.items():
+    for name, ours in {"beam_size": "beam_size", "vad_filter": "vad", "remove_silence": "vad"}.items():
         with pytest.raises(ParameterError, match=rf"{name} is not set here.*transcribe\(audio, {ours}=\.\.\.\)"):
             Transcriber(tiny_en_dir, **{name: 1})
 

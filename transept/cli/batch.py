@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 from transept.cli.documents import DECODING as TEXT_DECODING
 from transept.cli.documents import LONG_DOCUMENTS
 from transept.cli.engine_options import LIMITS, add_limit, add_model_options, engine_options
-from transept.cli.flags import add_flags, named
+from transept.cli.flags import add_flags, flag, named
 from transept.cli.parser import in_flags
 from transept.cli.printable import printable_name, tell
 from transept.cli.suffixes import IMAGES, MEDIA
 from transept.cli.tally import FAILURES_NAMED
 from transept.cli.transcribe_options import CommandOptions, num_sequences, options_of, transcription_options
 from transept.core.request.sampling_params import SamplingParams
-from transept.options import DeclaredOption, declared
+from transept.option_names import by_own_names
+from transept.options import DeclaredOption, declared, written
 from transept.speech.options import DECODING, SPEECH, TIMES
 from transept.speech.vad.options import RECORDING
 
@@ -33,11 +34,11 @@ if TYPE_CHECKING:
 TASKS = {"transcribe": "speech", "summarize": "text", "translate": "text", "read": "images"}  # what each is about
 FORMATS = ("jsonl", "parquet")
 SUFFIXES = {"speech": MEDIA, "text": {".txt", ".md"}, "images": IMAGES}  # of the files that are taken from folders
-ELSEWHERE = ("task", "detect_language", "fp16")  # options of transcribe that mean something else here, or nothing
+ELSEWHERE = ("task", "detect_language")  # options of transcribe that mean something else here, or nothing
 MOST_USED = (
     *("--model", "--output", "--format", "--task", "--ray", "--replicas", "--threads", "--gpus", "--retry-failed"),
     *("--language", "--to-english", "--mode", "--vad", "--word-timestamps", "--beam-size"),
-    *("--source", "--target", "--truncate", "--num-beams", "--max-tokens", "--device", "--quantization", "--offline"),
+    *("--source", "--target", "--truncate", "--max-new-tokens", "--device", "--quantization", "--offline"),
 )
 TEXT = (
     named("source", str, "language to translate from, such as de; optional where there is no choice", "LANGUAGE"),
@@ -47,15 +48,10 @@ TEXT = (
     named("max_source_tokens", int, LONG_DOCUMENTS["max_source_tokens"], "N"),
 )
 IMAGE_TASK = named("image_task", str, "what to read in images, for a model with several tasks: caption, ...", "NAME")
-SHARED = ("length_penalty", "no_repeat_ngram_size", "temperature", "seed")  # of decoding, for speech and for text
 
 
 def _of_speech(group: str) -> list[DeclaredOption]:
     return [each for each in options_of(group) if each.name not in ELSEWHERE]
-
-
-def _text_decoding() -> list[DeclaredOption]:
-    return [declared(SamplingParams)[name] for name in TEXT_DECODING if name not in SHARED]
 
 
 SPEECH_GROUPS = (
@@ -64,12 +60,15 @@ SPEECH_GROUPS = (
     (RECORDING, None, _of_speech(RECORDING)),
     (DECODING, "A number may be None, which means: none of it.", _of_speech(DECODING)),
 )
+SPEECH_OPTIONS = [option.name for _, _, options in SPEECH_GROUPS for option in options]
+DECODING_OPTIONS = {written(each): each for each in map(declared(SamplingParams).__getitem__, TEXT_DECODING)}
+SHARED = [name for name in DECODING_OPTIONS if name in SPEECH_OPTIONS]  # of decoding, for speech and for text
 TEXT_GROUPS = (
     ("text", "For --task summarize and translate.", TEXT),
     (
         "decoding of text",
-        "Default: the checkpoint's settings. --length-penalty, --temperature and --seed, too, and all for --task read.",
-        _text_decoding(),
+        f"Default: the checkpoint's settings. Also {', '.join(map(flag, SHARED))}, and all for --task read.",
+        [each for name, each in DECODING_OPTIONS.items() if name not in SHARED],
     ),
 )
 IMAGE_GROUP = ("images", "For --task read.", [IMAGE_TASK])
@@ -148,7 +147,7 @@ def batch(arguments: argparse.Namespace) -> int:
             arguments.model,
             options,
             replicas=arguments.replicas,
-            threads=arguments.num_threads,
+            threads=arguments.threads,
             num_gpus=arguments.num_gpus,
         )
         rows, missing = find_inputs(arguments.inputs, SUFFIXES[TASKS[arguments.task]])
@@ -164,25 +163,25 @@ def batch(arguments: argparse.Namespace) -> int:
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     """The options of the task and of the engine. Leaves with a usage error for those of another task."""
     given = vars(arguments)
-    speech = [option.name for _, _, options in SPEECH_GROUPS for option in options]
-    decoding = [option.name for option in _text_decoding()]
+    speech = SPEECH_OPTIONS
+    decoding = [each.name for name, each in DECODING_OPTIONS.items() if name not in SHARED]
     subject = TASKS[arguments.task]
     about: dict[str, tuple[str, ...]] = dict.fromkeys(speech, ("speech",))
     about |= {**dict.fromkeys((option.name for option in TEXT), ("text",)), IMAGE_TASK.name: ("images",)}
     about |= {**dict.fromkeys(decoding, ("text", "images")), **dict.fromkeys(SHARED, ("speech", "text", "images"))}
     for name in (name for name, subjects in about.items() if name in given and subject not in subjects):
-        flag, subjects_of = f"--{name.replace('_', '-')}", " and ".join(about[name])
-        arguments.parser.error(f"{flag} is about {subjects_of}, and --task {arguments.task} about {subject}")
-    engine = {
-        name: value for name, value in engine_options(arguments).items() if value not in (None, False, {}, "auto")
-    }
-    engine.pop("num_threads", None)
+        called = {each.name: written(each) for each in DECODING_OPTIONS.values()}.get(name, name)
+        arguments.parser.error(
+            f"{flag(called)} is about {' and '.join(about[name])}, and --task {arguments.task} about {subject}"
+        )
+    engine = {name: value for name, value in engine_options(arguments).items() if value != {}}
+    engine.pop("threads", None)
     if subject != "speech":
         if arguments.to_english:
             arguments.parser.error("--to-english is about speech; --task translate takes --target en")
         own = {name: given[name] for name, subjects in about.items() if name in given and subject in subjects}
         task = {"task": own.pop(IMAGE_TASK.name)} if IMAGE_TASK.name in own else {}
-        return {**engine, **own, **task}
+        return {**engine, **by_own_names(own, declared(SamplingParams).values()), **task}
     names = {name: given[name] for name in speech if name in given}
     if arguments.to_english and "target_language" in names:
         arguments.parser.error("--to-english and --target-language both name the language to write; leave one out")

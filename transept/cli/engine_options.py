@@ -15,13 +15,14 @@ NAMES = (
     "device",
     "dtype",
     "quantization",
-    "num_threads",
+    "threads",
     "tensor_parallel_size",
     "pipeline_parallel_size",
     "model_dir",
     "offline",
     "plugin",
 )
+ALIASES = sorted({alias.name for name in NAMES for alias in declared(EngineConfig)[name].aliases if alias.values})
 LIMITS = ("max_audio_seconds", "max_text_characters")
 
 
@@ -29,7 +30,8 @@ def add_model_options(parser: argparse.ArgumentParser, default: str | None) -> N
     """--model, and all of `add_engine_options`. default: None: --model must be given."""
     group = parser.add_argument_group("model")
     about = MODEL + (" (default: %(default)s)" if default else "")
-    group.add_argument("--model", default=default, required=default is None, help=about)
+    names = [f"--{alias.name.replace('_', '-')}" for alias in declared(EngineConfig)["model"].aliases]
+    group.add_argument("--model", *names, default=default, required=default is None, help=about)
     add_engine_options(group)
 
 
@@ -46,6 +48,8 @@ def add_limit(parser: argparse._ActionsContainer, name: str) -> None:
 
 
 def engine_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The options as EngineConfig takes them."""
-    limits = {name: getattr(arguments, name) for name in LIMITS if getattr(arguments, name, None) is not None}
-    return {"limits": limits, **{name: getattr(arguments, name) for name in NAMES}}
+    """The options that are given, as EngineConfig takes them."""
+    given, options = vars(arguments), declared(EngineConfig)
+    limits = {name: given[name] for name in LIMITS if given.get(name) is not None}
+    own = {name: given[name] for name in NAMES if given.get(name) not in (None, options[name].default)}
+    return {"limits": limits, **own, **{name: given[name] for name in ALIASES if name in given}}

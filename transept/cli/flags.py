@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from transept.errors import ParameterError
-from transept.options import DeclaredOption, Option
+from transept.option_names import Alias
+from transept.options import DeclaredOption, Option, written
 
 
 def flag(name: str) -> str:
@@ -44,9 +45,29 @@ def add_flags(
 
 
 def add_flag(parser: argparse._ActionsContainer, each: DeclaredOption, default: Any = argparse.SUPPRESS) -> None:
-    """Declare the flag of an option. default: value of a flag that is not given; by default it has no value at all."""
-    name = flag(each.option.flag or each.name)
-    shared: dict[str, Any] = {"dest": each.name, "default": default, "help": _help(each)}
+    """Declare the flag of an option, and those of its aliases, which no help shows.
+
+    default: value of a flag that is not given; by default it has no value at all. An alias whose values differ stands
+    in the namespace under its own name.
+    """
+    name = flag(written(each))
+    _add(parser, name, each, each.name, default, _help(each))
+    for alias in (Alias(each.name), *each.aliases):
+        theirs = flag(alias.name)
+        if theirs in parser._option_string_actions:
+            continue
+        if alias.values is None:
+            _add(parser, theirs, each, each.name, argparse.SUPPRESS, argparse.SUPPRESS)
+        else:
+            kind = bool if True in alias.values else str
+            own = DeclaredOption(alias.name, Option(""), (kind,), tuple(map(str, alias.values)), True, None)
+            _add(parser, theirs, own, alias.name, argparse.SUPPRESS, argparse.SUPPRESS)
+
+
+def _add(
+    parser: argparse._ActionsContainer, name: str, each: DeclaredOption, dest: str, default: Any, help: str
+) -> None:
+    shared: dict[str, Any] = {"dest": dest, "default": default, "help": help}
     if tuple in each.types and each.option.parse is None:
         parser.add_argument(name, action="append", metavar=each.option.metavar, **shared)
     elif not each.is_flag:

@@ -27,7 +27,9 @@ class HelpFormatter(argparse.HelpFormatter):
         if not action.option_strings or action.nargs == 0:
             return super()._format_action_invocation(action)
         value = self._format_args(action, self._get_default_metavar_for_optional(action))
-        return f"{', '.join(action.option_strings)} {value}"
+        names = [each for each in action.option_strings if not each.startswith("--")]
+        main = [each for each in action.option_strings if each.startswith("--")][:1]  # the others are aliases
+        return f"{', '.join(names + main)} {value}"
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)

@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,6 @@ from transept.cli.flags import assigned, flag
 from transept.cli.help_format import HelpAll, HelpFormatter
 from transept.cli.printable import printable
 from transept.errors import ParameterError, suggest
-from transept.names_elsewhere import OF_ONE_DASH
 from transept.option_names import hint
 
 # How messages of ParameterErrors name options that are English words.
@@ -67,6 +66,7 @@ class Parser(argparse.ArgumentParser):
         for name in _options(args, before_command=has_commands):
             if name not in self._option_string_actions and not self._get_option_tuples(name):
                 self.error(f"there is no option {name}.{self._hint(name)}")
+        self._refuse_given_twice(args, before_command=has_commands)
         if not has_commands:
             self._refuse_of_one_dash(args)
         known, others = super().parse_known_args(args, namespace)
@@ -75,6 +75,15 @@ class Parser(argparse.ArgumentParser):
         if others and not has_commands:
             self.error(f"this has no meaning here: {' '.join(others)}. See {self.prog} --help.")
         return known, others
+
+    def _refuse_given_twice(self, args: Sequence[str], *, before_command: bool) -> None:
+        """Tell of an option that is given by two of its names."""
+        by: dict[str, argparse.Action] = {}
+        for name in _options(args, before_command=before_command):
+            action = self._option_string_actions.get(name)
+            if action is not None and by.setdefault(action.dest, action) is not action:
+                other = next(each for each in by[action.dest].option_strings if each.startswith("--"))
+                self.error(f"{other} and {name} are the same option: give one of them")
 
     def _put_with_its_like(self, known: Any, others: list[str]) -> list[str]:
         """Add what comes after an option to the list before it, as in ``one.wav --model tiny two.wav``."""
@@ -95,11 +104,8 @@ class Parser(argparse.ArgumentParser):
                 return
             if arg in self._option_string_actions or not arg.startswith("-") or arg.startswith("--"):
                 continue
-            if arg[1:] in OF_ONE_DASH:
-                name = OF_ONE_DASH[arg[1:]]
-                flag = f"--{name.replace('_', '-')}"
-                here = f" Here that is {flag}." if flag in self._option_string_actions else self._hint(f"--{name}")
-                self.error(f"there is no option {arg}.{here}")
+            if meant := hint(arg, *self._flags()):
+                self.error(f"there is no option {arg}.{meant}")
             if arg != "-" and os.path.isfile(arg):
                 self.error(f"{arg} would be an option; write ./{arg} for the file of that name")
 
@@ -139,11 +145,19 @@ class Parser(argparse.ArgumentParser):
         super()._print_message(printable(message), file)
 
     def _hint(self, name: str) -> str:
-        shown = (action.option_strings for action in self._actions if action.help != argparse.SUPPRESS)
-        flags = [flag for flags in shown for flag in flags if flag.startswith("--")]
-        plain = {flag[2:].replace("-", "_"): flag for flag in flags}
-        given = name[2:].replace("-", "_")
-        return hint(given, plain, plain.__getitem__) or f" See {self.prog} --help."
+        return hint(name[2:].replace("-", "_"), *self._flags()) or f" See {self.prog} --help."
+
+    def _flags(self) -> tuple[dict[str, str], Callable[[str], str]]:
+        """The names of the options, as Python writes them, and what returns the flag of one."""
+        main: dict[str, str] = {}  # the first flag of each action, which is not an alias
+        plain: dict[str, str] = {}
+        for action in self._actions:
+            for each in action.option_strings:
+                if each.startswith("--"):
+                    is_off = each.startswith("--no-")
+                    shown = each if is_off else main.setdefault(action.dest, each)
+                    plain.setdefault(each[2:].replace("-", "_"), shown)
+        return plain, plain.__getitem__
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-from transept.cli.engine_options import MODEL, NAMES, add_engine_options
+from transept.cli.engine_options import ALIASES, MODEL, NAMES, add_engine_options
 from transept.cli.flags import add_flag
 from transept.cli.printable import PrintableFormatter, printable
 from transept.errors import require_packages
@@ -70,8 +70,8 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
 
 def serve(arguments: argparse.Namespace) -> int:
     """``transept serve``."""
-    names = [MODELS.name, CONFIG.name, *(setting.name for setting in SETTINGS), *NAMES]
-    flags = {name: getattr(arguments, name) for name in names}
+    names = [MODELS.name, CONFIG.name, *(setting.name for setting in SETTINGS), *NAMES, *ALIASES]
+    flags = {name: getattr(arguments, name, None) for name in names}
     settings = read_settings({**flags, MODELS.name: flags[MODELS.name] or None}, os.environ)
     require_packages("transept serve", EXTRA, "serve")
     _check_cluster(arguments)

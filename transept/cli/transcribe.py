@@ -35,6 +35,7 @@ from transept.cli.transcribe_options import (
     subtitle_layout,
     transcription_options,
 )
+from transept.core.config import EngineConfig
 from transept.errors import ParameterError, TranseptError
 from transept.speech.segments import has_speakers
 
@@ -144,6 +145,7 @@ def transcribe(arguments: argparse.Namespace) -> int:
     check(arguments.parser, arguments)
     _check_files(arguments)
     options = transcription_options(arguments)
+    EngineConfig(arguments.model, **engine_options(arguments))  # raises before anything is read
     with contextlib.ExitStack() as closing:
         try:
             found, missing = find_recordings(

@@ -1,7 +1,7 @@
 """The arguments of ``transept transcribe``: its flags, and what they mean together.
 
 Names are openai-whisper's and faster-whisper's, with dashes; the Parser takes ``--beam_size`` and ``--vad True``, too.
-Nothing heavy is imported before `speech_engine`.
+Nothing heavy is imported here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from transept.cli.flags import add_flags, flag
-from transept.errors import ParameterError, suggest
+from transept.errors import suggest
 from transept.options import MAX_INTEGER, DeclaredOption, Option, declared, declares_options, take_options
 from transept.speech.options import DECODING, SPEECH, TIMES, TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
@@ -46,10 +46,6 @@ class CommandOptions:
             ge=1,
             le=MAX_INTEGER,
         ),
-    ] = None
-    fp16: Annotated[
-        bool | None,
-        Option("compute in float16, or with --no- in float32; a CPU takes float32", group=DECODING),
     ] = None
 
     def __post_init__(self) -> None:
@@ -161,26 +157,9 @@ def transcription_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def speech_engine(arguments: argparse.Namespace, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of the engine that ``--fp16`` and ``--batch-size`` stand for. Imports torch.
-
-    options: those of the transcription. As in openai-whisper, a CPU computes in float32, whatever --fp16 says.
-    """
-    import torch
-
-    found: dict[str, Any] = {}
-    fp16, device = getattr(arguments, "fp16", None), arguments.device
-    if fp16 is not None:
-        on_gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
-        flag, dtype = ("--fp16", "float16") if fp16 else ("--no-fp16", "float32")
-        if arguments.dtype not in ("auto", dtype):
-            raise ParameterError(
-                f"{flag} means --dtype {dtype}, and contradicts --dtype {arguments.dtype}: leave one of them out"
-            )
-        if arguments.dtype == "auto":
-            found["dtype"] = "auto" if fp16 and not on_gpu else dtype
-    if (batch_size := getattr(arguments, "batch_size", None)) is not None:
-        found["max_num_seqs"] = num_sequences(batch_size, options)
-    return found
+    """The options of the engine that ``--batch-size`` stands for. options: those of the transcription."""
+    batch_size = getattr(arguments, "batch_size", None)
+    return {} if batch_size is None else {"max_num_seqs": num_sequences(batch_size, options)}
 
 
 def num_sequences(batch_size: int, options: Mapping[str, Any]) -> int:

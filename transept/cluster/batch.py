@@ -264,7 +264,7 @@ def _mapped(rows: Sequence[Input], job: BatchJob, resources: _Resources, batch_r
     context.max_errored_blocks = -1  # `_results` sees what is missing
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)
     calls = CALLS_AT_A_TIME if batch_rows > 1 else 1  # alone, so that none pays for another's deaths
-    engine: dict[str, Any] = {"num_threads": resources.ranks * resources.threads, **job.options}
+    engine: dict[str, Any] = {"threads": resources.ranks * resources.threads, **job.options}
     own: dict[str, Any] = {"num_cpus": resources.threads, "num_gpus": resources.num_gpus}
     if resources.ranks > 1:  # a replica's actor computes little, and its ranks ask for what they take
         engine |= {"launcher": RankActors(), "device": "cuda" if resources.num_gpus else "cpu"}

@@ -48,7 +48,7 @@ class Transcribe:
 
     model: as for Engine. column: holds paths, URIs that pyarrow reads (``s3://...``, ``gs://...``, ``file://...``), or
         the bytes of files. options: those of Transcriber.transcribe, such as ``language="de"``, and of Engine, such as
-        ``quantization="int8"``. num_threads defaults to the number of CPUs that Ray gave the actor.
+        ``quantization="int8"``. threads defaults to the number of CPUs that Ray gave the actor.
 
     text: the transcript. segments: as Segment.to_dict gives them. language: code. duration: seconds. warnings, reason:
     as in a Transcript. error: None, or the message of the error; then segments is empty and the others are None.
@@ -146,7 +146,7 @@ class Summarize(TextTask):
         path or the URI of the file that holds it. output_column: holds the summaries; by default they take the place
         of the documents.
     options: those of TextGenerator.summarize, such as ``max_tokens=60``, and of Engine, such as ``device="cuda"``.
-        num_threads defaults to the number of CPUs that Ray gave the actor.
+        threads defaults to the number of CPUs that Ray gave the actor.
 
     error: None, or what went wrong, where the text is None.
     Raises ParameterError at once for a bad option, and what Engine raises for a model that cannot be loaded.
@@ -168,7 +168,7 @@ class Read:
     """Images to the text in them: adds ``text`` and ``error`` to a batch.
 
     model, column: as for Transcribe, of files of images.
-    options: those of VisionReader.read, such as ``task="caption"`` or ``max_tokens=60``, and of Engine. num_threads is
+    options: those of VisionReader.read, such as ``task="caption"`` or ``max_tokens=60``, and of Engine. threads is
         the number of CPUs that Ray gave the actor, unless it is told.
 
     text: what the model reads. error: None, or what went wrong, where the text is None.
@@ -242,9 +242,9 @@ def _told_apart(what: str, model: str | Path, options: Options, names: list[str]
 
 def _with_threads(engine: Options) -> Options:
     """The engine's options with a number of threads: what Ray gave this actor, unless they tell it."""
-    if engine.get("num_threads") is not None:
+    if engine.get("threads") is not None:
         return engine
-    return {**engine, "num_threads": replica_threads()}
+    return {**engine, "threads": replica_threads()}
 
 
 def _speech_row(result: Transcript | TranseptError) -> Mapping[str, Any]:

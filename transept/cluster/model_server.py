@@ -37,7 +37,7 @@ def log_to_stderr() -> None:
 class ModelServer:
     """The server's application (`transept.serving.http.app`) with models of its own.
 
-    settings: of the server; num_threads is the number of CPUs that Ray gave the replica, unless they tell it. Several
+    settings: of the server; threads is the number of CPUs that Ray gave the replica, unless they tell it. Several
     ranks stand in the replica's placement group.
     """
 
@@ -48,8 +48,8 @@ class ModelServer:
         engine = settings.engine
         if num_ranks(engine) > 1:
             engine = {**engine, "launcher": RankActors(replica_placement_group())}
-        if engine.get("num_threads") is None:
-            engine = {**engine, "num_threads": replica_threads()}
+        if engine.get("threads") is None:
+            engine = {**engine, "threads": replica_threads()}
         self.application = build_app(dataclasses.replace(settings, engine=engine))
         self.models = self.application.state.models
 

@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 class RankActors(Launcher):
     """Starts each rank as a Ray actor with the CPUs of its threads, and on GPUs with one.
 
-        Engine("small", tensor_parallel_size=2, num_threads=8, launcher=RankActors())
+        Engine("small", tensor_parallel_size=2, threads=8, launcher=RankActors())
 
     This process is to be connected to the cluster: a driver on one of its nodes, an actor or a task.
 

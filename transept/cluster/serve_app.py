@@ -109,7 +109,7 @@ def _of_ranks(
         raise ParameterError(f"num_gpus is of each of {ranks} ranks, 0 or 1, not {shown(num_gpus)}")
     each = rank_threads(threads, ranks)
     on_gpus = bool(num_gpus) or str(settings.engine.get("device")).startswith("cuda")
-    engine = {**settings.engine, "num_threads": each * ranks, "device": "cuda" if on_gpus else "cpu"}
+    engine = {**settings.engine, "threads": each * ranks, "device": "cuda" if on_gpus else "cpu"}
     resources = {
         "ray_actor_options": {"num_cpus": 0},
         "placement_group_bundles": [rank_bundle(each, on_gpus)] * ranks,

@@ -42,7 +42,7 @@ def run_on_ray(
     bounds = None if autoscale is None else parse_autoscale(autoscale)
     most = replicas if bounds is None else bounds[1]
     ranks = num_ranks(settings.engine)
-    threads = settings.engine.get("num_threads") or (max(1, usable_cores() // most) if address == LOCAL else ranks)
+    threads = settings.engine.get("threads") or (max(1, usable_cores() // most) if address == LOCAL else ranks)
     num_cpus = most * ranks * rank_threads(threads, ranks) * len(settings.models)
     port = settings.port or _free_port(settings.host)
     settings = dataclasses.replace(settings, port=port)

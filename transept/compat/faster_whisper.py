@@ -20,6 +20,8 @@ from transept.compat.recordings import CompatTranscriber
 from transept.core.checkpoints.source import locate
 from transept.errors import ParameterError
 from transept.multimodal.audio import SAMPLE_RATE, load_audio, load_channels
+from transept.option_names import by_own_names
+from transept.options import declared
 from transept.registry.plugins import discover
 from transept.registry.published import published_checkpoints
 from transept.speech.options import BATCHED, SEQUENTIAL, TranscriptionOptions
@@ -32,18 +34,6 @@ from transept.speech.vad.options import VadOptions
 
 logger = logging.getLogger(__name__)
 
-COMPUTE_TYPES: Mapping[str, dict[str, str]] = {  # CTranslate2's, and our options of the engine
-    "default": {},
-    "auto": {},
-    "int8": {"quantization": "int8"},
-    "int8_float32": {"quantization": "int8"},
-    "int8_float16": {"quantization": "int8"},
-    "int8_bfloat16": {"quantization": "int8"},
-    "float32": {"dtype": "float32"},
-    "float16": {"dtype": "float16"},
-    "bfloat16": {"dtype": "bfloat16"},
-}
-RENAMED = {"log_prob_threshold": "logprob_threshold", "vad_filter": "vad", "vad_parameters": "vad_options"}
 DEFAULTS = {"beam_size": 5, "patience": 1.0, "mode": SEQUENTIAL}  # where they differ from Transept's
 BATCHED_DEFAULTS = {**DEFAULTS, "without_timestamps": True, "mode": BATCHED}
 
@@ -138,23 +128,16 @@ class WhisperModel:
         local_files_only: bool = False,
         **model_kwargs: Any,
     ) -> None:
-        if compute_type not in COMPUTE_TYPES:
-            raise ParameterError(f"there is no compute_type {compute_type!r}; known: {', '.join(COMPUTE_TYPES)}")
         if not isinstance(device_index, int):
             raise ParameterError("an engine runs on one device; give device_index as an integer")
-        chosen = dict(COMPUTE_TYPES[compute_type])
-        on_gpu = device == "cuda"
-        if chosen.get("dtype") == "float16" and not on_gpu:
-            del chosen["dtype"]  # left to the device
         options: dict[str, Any] = {
-            "device": f"cuda:{device_index}" if on_gpu else device,
-            "num_threads": cpu_threads or None,
-            **chosen,
-            **({} if download_root is None else {"model_dir": download_root}),
-            **({"offline": True} if local_files_only else {}),
-            **model_kwargs,
+            "device": f"cuda:{device_index}" if device == "cuda" else device,
+            "compute_type": compute_type,
+            "cpu_threads": cpu_threads,
+            "download_root": download_root,
+            "local_files_only": local_files_only,
         }
-        self.transcriber = CompatTranscriber(model_size_or_path, **options)
+        self.transcriber = CompatTranscriber(model_size_or_path, **options, **model_kwargs)
 
     @property
     def supported_languages(self) -> list[str]:
@@ -221,7 +204,7 @@ class BatchedInferencePipeline:
 def _transcribe(
     transcriber: Transcriber, audio: AudioInput, options: dict[str, Any]
 ) -> tuple[Iterator[Segment], TranscriptionInfo]:
-    given = {RENAMED.get(name, name): value for name, value in options.items()}
+    given = by_own_names(options, declared(TranscriptionOptions).values())
     progress = bool(given.pop("log_progress", False))
     if given.get("length_penalty") == 1:
         given["length_penalty"] = None  # the mean, of which that is CTranslate2's name

@@ -13,11 +13,14 @@ from typing import Annotated, Any, Literal
 from transept.core.parallel.launcher import Launcher
 from transept.core.request.limits import DEFAULT_LIMITS, Limits
 from transept.errors import ParameterError
+from transept.option_names import Alias
 from transept.options import Option, declares_options, made_of, take_options
 
 CPU_CACHE_BYTES = 5 << 28  # 36 windows of Whisper base, 13,600 tokens of BART large
 MOST_SECONDS = 86_400
 THREADS_A_PROCESSOR = 64  # at most; starting many thousands takes minutes
+FLOATS = {"default": None, "auto": None, "float32": "float32", "float16": "half", "bfloat16": "bfloat16"}
+INT8 = ("int8", "int8_float32", "int8_float16", "int8_bfloat16")  # CTranslate2's compute types, like FLOATS
 ENCODER_TOKENS_A_STEP = 16384  # default budget: ten Whisper windows, so that prefills delay running requests briefly
 
 logger = logging.getLogger(__name__)
@@ -73,6 +76,7 @@ class EngineConfig:
         Option(
             "name (`transept models` lists them), checkpoint directory, package:NAME/folder, or hub name",
             wanted="a directory or a name",
+            aliases=("model_size_or_path",),
             parse=_path,
         ),
     ]
@@ -86,13 +90,18 @@ class EngineConfig:
         ),
     ] = "auto"
     dtype: Annotated[
-        Literal["auto", "float32", "bfloat16", "float16"],
+        Literal["auto", "float32", "bfloat16", "float16", "half"],
         Option(
             "bfloat16, float16 or float32 (default on a CPU)",
-            "auto: float32 on a CPU, else bfloat16. On a CPU bfloat16 is what weights and their factors are rounded "
-            "to, see docs/models.md.",
+            "auto: float32 on a CPU, else bfloat16. half: float32 on a CPU, else float16. On a CPU bfloat16 is what "
+            "weights and their factors are rounded to, see docs/models.md.",
             metavar="NAME",
             default="",
+            aliases=(
+                "torch_dtype",
+                Alias("fp16", {True: "half", False: "float32"}),
+                Alias("compute_type", {**FLOATS, **dict.fromkeys(INT8)}),
+            ),
             parse=_dtype,
         ),
     ] = "auto"
@@ -106,6 +115,7 @@ class EngineConfig:
             "round weights: int8 is faster, fp8 for GPUs",
             "Linear layers and the vocabulary matrix are rounded once they are loaded. A checkpoint in int8 stays so.",
             metavar="NAME",
+            aliases=(Alias("compute_type", {**dict.fromkeys(FLOATS), **dict.fromkeys(INT8, "int8")}),),
         ),
     ] = None
     tensor_parallel_size: Annotated[
@@ -149,15 +159,16 @@ class EngineConfig:
             wanted="a Launcher, such as transept.cluster.RankActors(), or None",
         ),
     ] = None
-    num_threads: Annotated[
+    threads: Annotated[
         int | None,
         Option(
             "of a CPU's work",
-            "For all engines of this process, and divided among the processes that share the model.",
-            flag="threads",
+            "For all engines of this process, and divided among the processes that share the model. None or 0: one for "
+            "each core.",
+            aliases=("num_threads", "cpu_threads"),
             metavar="N",
             default="one for each core",
-            ge=1,
+            ge=0,
             le=1 << 31,
         ),
     ] = None
@@ -173,10 +184,13 @@ class EngineConfig:
             metavar="DIR",
             default="the hub's cache",
             wanted="a folder or None",
+            aliases=("download_root", "download_dir", "cache_dir"),
             parse=_path,
         ),
     ] = None
-    offline: Annotated[bool, Option("download nothing: take models that are on this machine")] = False
+    offline: Annotated[
+        bool, Option("download nothing: take models that are on this machine", aliases=("local_files_only",))
+    ] = False
     block_size: Annotated[int, Option("slots (tokens) of a cache block", ge=1, le=1 << 16)] = 64
     kv_cache_dtype: Annotated[
         Literal["auto", "fp8"],
@@ -246,11 +260,10 @@ class EngineConfig:
         take_options(self)
         self.scheduler_config(None, None)
         processors = os.cpu_count() or 1
-        if self.num_threads is not None and self.num_threads > THREADS_A_PROCESSOR * processors:
+        object.__setattr__(self, "threads", self.threads or None)
+        if self.threads is not None and self.threads > THREADS_A_PROCESSOR * processors:
             raise ParameterError(
-                f"{{num_threads=}} is far above this machine's {processors} processors",
-                param="num_threads",
-                value=self.num_threads,
+                f"{{threads=}} is far above this machine's {processors} processors", param="threads", value=self.threads
             )
 
     @property
@@ -287,7 +300,10 @@ class EngineConfig:
                 f'{self.pipeline_parallel_size} take the first {num_ranks} GPUs of device="cuda"; '
                 f'device="{device}" was asked for, and PyTorch sees {torch.cuda.device_count()}'
             )
-        dtype = ("bfloat16" if on_gpu else "float32") if self.dtype == "auto" else self.dtype
+        shorthands = {"auto": "bfloat16", "half": "float16"}  # of a GPU's dtype; a CPU's is float32
+        dtype: Any = self.dtype
+        if dtype in shorthands:
+            dtype = shorthands[dtype] if on_gpu else "float32"
         if not on_gpu and self.quantization == "fp8":
             raise ParameterError('quantization="fp8" is for GPUs; on a CPU quantization="int8" is')
         if not on_gpu and self.quantization and dtype != "float32":

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 
 from transept.core.config import EngineConfig
 from transept.errors import ParameterError, shown
-from transept.option_names import refuse_unknown
-from transept.options import DeclaredOption, Option, declared
+from transept.option_names import Alias, by_own_names, refuse_unknown
+from transept.options import DeclaredOption, Option, declared, written
 from transept.serving.settings import ModelSource, ServerSettings, read_keys
 
 PREFIX = "TRANSEPT_"  # of the variables: TRANSEPT_MAX_QUEUE is --max-queue
@@ -30,11 +30,6 @@ SETTINGS = (_SERVER.pop("api_keys"), API_KEY_FILE, *_SERVER.values())
 ENGINE = declared(EngineConfig)  # flags of every command that runs a model; in the file they stand under [engine]
 
 Given: TypeAlias = Mapping[str, Any]
-
-
-def written(setting: DeclaredOption) -> str:
-    """A setting's name in the TOML file; in capitals behind TRANSEPT_ it is the variable."""
-    return setting.option.flag or setting.name
 
 
 def has_many(setting: DeclaredOption) -> bool:
@@ -53,7 +48,9 @@ def read_settings(flags: Given, environment: Mapping[str, str]) -> ServerSetting
     sources = [
         _of_file(Path(file)) if file else {},
         _of_environment(environment),
-        {name: value for name, value in flags.items() if value is not None and name != "config"},
+        by_own_names(
+            {name: value for name, value in flags.items() if value is not None and name != "config"}, ENGINE.values()
+        ),
     ]
     found: dict[str, Any] = {}
     engine: dict[str, Any] = {}
@@ -73,17 +70,30 @@ def read_settings(flags: Given, environment: Mapping[str, str]) -> ServerSetting
 def _of_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for setting in (MODELS, *SETTINGS, *ENGINE.values()):
-        variable = PREFIX + written(setting).upper()
-        text = environment.get(variable)
-        if text is None or setting.name in ("model", "launcher"):
-            continue
-        if setting.name == "api_keys":
-            found[setting.name] = [text]  # which may hold a comma
-        elif has_many(setting):
-            found[setting.name] = [part.strip() for part in text.split(",") if part.strip()]
-        else:
-            found[setting.name] = _in(variable, partial(setting.from_text, text))
-    return found
+        for alias in (Alias(written(setting)), *setting.aliases):
+            variable = _variable(alias.name)
+            text = environment.get(variable)
+            if text is None or setting.name in ("model", "launcher"):
+                continue
+            name = setting.name if alias.name == written(setting) else alias.name
+            if setting.name == "api_keys":
+                found[name] = [text]  # which may hold a comma
+            elif has_many(setting):
+                found[name] = [part.strip() for part in text.split(",") if part.strip()]
+            else:
+                found[name] = _in(variable, partial((setting if alias.values is None else alias).from_text, text))
+    try:
+        return by_own_names(found, ENGINE.values())
+    except ParameterError as error:
+        raise ParameterError(error.spelt(_variable, lambda name, _: _variable(name))) from None
+
+
+def _in_table(name: str) -> str:
+    return f"engine.{name}"
+
+
+def _variable(name: str) -> str:
+    return PREFIX + name.upper()
 
 
 def _in(place: str, value: Callable[[], Any]) -> Any:
@@ -108,7 +118,10 @@ def _of_file(file: Path) -> dict[str, Any]:
         if name == "engine":
             if not isinstance(value, dict):
                 raise ParameterError(f'"{file}": engine must be a table of the engine\'s options, not {shown(value)}')
-            found[name] = value
+            try:
+                found[name] = by_own_names(value, ENGINE.values())
+            except ParameterError as error:
+                raise ParameterError(f'"{file}": {error.spelt(_in_table, lambda each, _: _in_table(each))}') from None
             continue
         setting, place = known[name], f'"{file}": {name}'
         if setting is MODELS and isinstance(value, dict):  # a table of name = model

@@ -118,7 +118,13 @@ class TranscriptionOptions:
     beam_size: Annotated[
         int | None,
         Option(
-            "width of a beam search at temperature 0", group=DECODING, metavar="N", default="none", ge=1, le=MAX_INTEGER
+            "width of a beam search at temperature 0",
+            aliases=("num_beams",),
+            group=DECODING,
+            metavar="N",
+            default="none",
+            ge=1,
+            le=MAX_INTEGER,
         ),
     ] = None
     best_of: Annotated[
@@ -173,7 +179,13 @@ class TranscriptionOptions:
     ] = 2.4
     logprob_threshold: Annotated[
         float | None,
-        Option("text with a lower mean log probability failed", "None: never.", group=DECODING, metavar="X"),
+        Option(
+            "text with a lower mean log probability failed",
+            "None: never.",
+            aliases=("log_prob_threshold",),
+            group=DECODING,
+            metavar="X",
+        ),
     ] = -1.0
     no_speech_threshold: Annotated[
         float | None,
@@ -192,6 +204,7 @@ class TranscriptionOptions:
             "prompt each window with the previous text (default); --no- helps where texts repeat themselves",
             "What was said before is the prompt of the next window, except after a window that took a temperature "
             "over prompt_reset_on_temperature.",
+            aliases=("condition_on_prev_tokens",),
             group=SPEECH,
         ),
     ] = True
@@ -204,6 +217,7 @@ class TranscriptionOptions:
         Option(
             "text that the recording seems to follow: names, spelling, style",
             "Also ids of tokens.",
+            aliases=("prompt",),
             group=SPEECH,
             metavar="TEXT",
             parse=prompt,
@@ -263,7 +277,10 @@ class TranscriptionOptions:
         float | None, Option("a window's first segment begins by then; None: anywhere", group=TIMES, metavar="S", ge=0)
     ] = 1.0
     max_new_tokens: Annotated[
-        int | None, Option("tokens of a window at most", group=DECODING, metavar="N", ge=1, le=MAX_INTEGER)
+        int | None,
+        Option(
+            "tokens of a window at most", aliases=("max_tokens",), group=DECODING, metavar="N", ge=1, le=MAX_INTEGER
+        ),
     ] = None
     token_logprobs: Annotated[
         bool, Option("keep the log probability of every token, for --json and .json files", group=DECODING)
@@ -345,6 +362,7 @@ class TranscriptionOptions:
         float | None,
         Option(
             "seconds of a window at most",
+            aliases=("chunk_length_s",),
             group=RECORDING,
             metavar="S",
             default="what the model hears, 30 for Whisper",
@@ -378,13 +396,19 @@ class TranscriptionOptions:
     ] = "auto"
     batched: Annotated[bool, Option("the same as --mode batched", group=RECORDING)] = False
     vad: Annotated[
-        bool, Option("leave out silence first in sequential mode (the other modes always do)", group=RECORDING)
+        bool,
+        Option(
+            "leave out silence first in sequential mode (the other modes always do)",
+            aliases=("vad_filter",),
+            group=RECORDING,
+        ),
     ] = False
     vad_options: Annotated[
         VadOptions,
         Option(
             "what counts as silence",
             "VadOptions, or a dict of them.",
+            aliases=("vad_parameters",),
             group=RECORDING,
             default="",
             parse=partial(made_of, VadOptions),

@@ -19,11 +19,11 @@ from transept.core.request.preprocess import content_key
 from transept.core.request.prompts import MultiModalPrompt, Request, TokensPrompt
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import CheckpointError, ParameterError, PluginFailedError, UnsupportedModelError, suggest
-from transept.names_elsewhere import LANGUAGES
 from transept.registry.diarizers import Diarizer, find_diarizer
 from transept.registry.plugin_calls import call_declared
 from transept.registry.plugins import discover
 from transept.speech.calibration import calibrated_margin
+from transept.speech.language_names import LANGUAGES
 from transept.speech.options import DEFAULT_BEST_OF, TRANSLATES_TO, TranscriptionOptions
 from transept.speech.tokenizer import SpeechTokenizer
 

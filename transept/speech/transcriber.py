@@ -22,6 +22,7 @@ from transept.core.jobs.job import Job, Offload
 from transept.errors import ParameterError, TranseptError
 from transept.multimodal.waveforms import is_array
 from transept.option_names import refuse_misplaced, refuse_unknown, shows_options
+from transept.options import declared
 from transept.speech import conversation, forced_alignment
 from transept.speech.algorithms.language import Language, recording_language
 from transept.speech.algorithms.passages import without_silence
@@ -63,7 +64,7 @@ class Transcriber(ClosesEngine):
     @shows_options(EngineConfig)
     def __init__(self, model: str | Path = DEFAULT_MODEL, **engine_options: Any) -> None:
         where = "the methods, as in transcriber.transcribe(audio, NAME=...)"
-        refuse_misplaced(engine_options, ENGINE_OPTIONS, TranscriptionOptions.names(), where)
+        refuse_misplaced(engine_options, declared(EngineConfig), declared(TranscriptionOptions), where)
         self._take(Engine(model, **engine_options))
 
     @classmethod
@@ -230,7 +231,7 @@ class Transcriber(ClosesEngine):
     def _options(self, options: dict[str, Any]) -> TranscriptionOptions:
         """The options, whatever the model has of what they ask for."""
         where = "Transcriber(model, NAME=...), where the model is loaded"
-        refuse_misplaced(options, TranscriptionOptions.names(), ENGINE_OPTIONS, where)
+        refuse_misplaced(options, declared(TranscriptionOptions), declared(EngineConfig), where)
         return self.model.options(options)
 
     def _results(
@@ -322,7 +323,7 @@ def stream_transcribe(
 
 def _told_apart(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Options of the transcription, and options of the engine. Raises ParameterError for what is neither."""
-    ours = TranscriptionOptions.names()
+    ours = declared(TranscriptionOptions)
     refuse_unknown("transcription has no option", options, [*ours, *ENGINE_OPTIONS])
     transcription = {name: value for name, value in options.items() if name in ours}
     return transcription, {name: value for name, value in options.items() if name not in ours}

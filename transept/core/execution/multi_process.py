@@ -94,7 +94,7 @@ class _Workers:
         self._failure: Exception | None = None  # why no step can be computed any more
         self._stopped, self._ended = False, threading.Event()
         self._stopper: threading.Thread | None = None
-        self.num_threads = max(1, (config.num_threads or torch.get_num_threads()) // config.num_ranks)
+        self.num_threads = max(1, (config.threads or torch.get_num_threads()) // config.num_ranks)
         self._launched = (config.launcher or LocalProcesses()).launch(
             config.tensor_parallel_size,
             config.pipeline_parallel_size,
@@ -110,7 +110,7 @@ class _Workers:
 
     def start(self, config: WorkerConfig) -> Capacity:
         """Let all workers load the model. Raises what they raise."""
-        own = dataclasses.replace(config.config, num_threads=self.num_threads, launcher=None)
+        own = dataclasses.replace(config.config, threads=self.num_threads, launcher=None)
         for thread in self._threads:
             thread.start()
         for worker in self._workers:

@@ -61,8 +61,8 @@ class Worker:
     ) -> None:
         stage = stage or PipelineStage()
         config = worker_config.config
-        if config.num_threads is not None:
-            torch.set_num_threads(config.num_threads)
+        if config.threads is not None:
+            torch.set_num_threads(config.threads)
         self.device = device = torch.device(config.device)
         if device.type == "cpu":
             share_num_threads()

@@ -60,6 +60,8 @@ class SamplingParams:
             "The decoder prompt is not counted. Without a default: all that the model has positions for, or 256 where "
             "positions have no bound. If the decoder prompt holds a forced ``<s>`` or language token (BART, mBART-50, "
             "M2M100, NLLB), transformers' max_new_tokens also counts that token: max_tokens is one less.",
+            aliases=("max_new_tokens", "max_completion_tokens"),
+            flag="max_new_tokens",
             metavar="N",
             ge=1,
             le=MAX_INTEGER,
@@ -70,6 +72,8 @@ class SamplingParams:
         Option(
             "new tokens of a text at least",
             "Before them no end-of-sequence or stop token may come. Counted as for max_tokens.",
+            aliases=("min_new_tokens",),
+            flag="min_new_tokens",
             metavar="N",
             ge=0,
             le=MAX_INTEGER,
@@ -102,6 +106,8 @@ class SamplingParams:
         Option(
             "width of the beam search; 1: none",
             "Default: the checkpoint's, unless temperature or n is given.",
+            aliases=("beam_size",),
+            flag="beam_size",
             metavar="N",
             ge=1,
             le=MAX_INTEGER,
@@ -218,7 +224,8 @@ class SamplingParams:
         ),
     ] = ()
     stop: Annotated[
-        str | Sequence[str], Option("strings that end the output, and are cut from it", parse=values.texts)
+        str | Sequence[str],
+        Option("strings that end the output, and are cut from it", aliases=("stop_strings",), parse=values.texts),
     ] = ()
     stop_token_ids: Annotated[Sequence[int], Option("tokens that end the output", parse=values.token_ids)] = ()
     eos_token_ids: Annotated[

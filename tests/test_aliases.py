@@ -1,0 +1,181 @@
+"""Other programs' names of options mean the same at every door, and an option is given by one name only."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transept import EngineConfig, SamplingParams, TranscriptionOptions
+from transept.cli import summarize, transcribe
+from transept.cli.documents import DECODING
+from transept.cli.engine_options import NAMES, engine_options
+from transept.cli.parser import Parser
+from transept.cli.transcribe_options import transcription_options
+from transept.errors import ParameterError
+from transept.option_names import by_own_names
+from transept.options import declared
+from transept.serving.configuration import read_settings
+
+SPEECH = [  # alias, its value, the same under the option's own name
+    ("num_beams", 3, {"beam_size": 3}),
+    ("vad_filter", True, {"vad": True}),
+    ("vad_parameters", {"threshold": 0.4}, {"vad_options": {"threshold": 0.4}}),
+    ("log_prob_threshold", -0.5, {"logprob_threshold": -0.5}),
+    ("max_tokens", 7, {"max_new_tokens": 7}),
+    ("chunk_length_s", 12.5, {"chunk_length": 12.5}),
+    ("condition_on_prev_tokens", False, {"condition_on_previous_text": False}),
+    ("prompt", "Ada", {"initial_prompt": "Ada"}),
+]
+SAMPLING: list[tuple[str, Any, dict[str, Any]]] = [
+    ("beam_size", 3, {"num_beams": 3}),
+    ("max_new_tokens", 7, {"max_tokens": 7}),
+    ("max_completion_tokens", 7, {"max_tokens": 7}),
+    ("min_new_tokens", 2, {"min_tokens": 2}),
+    ("stop_strings", ["x"], {"stop": ["x"]}),
+]
+ENGINE: list[tuple[str, Any, dict[str, Any]]] = [
+    ("num_threads", 1, {"threads": 1}),
+    ("cpu_threads", 1, {"threads": 1}),
+    ("cpu_threads", 0, {"threads": None}),
+    ("torch_dtype", "bfloat16", {"dtype": "bfloat16"}),
+    ("fp16", True, {"dtype": "half"}),
+    ("fp16", False, {"dtype": "float32"}),
+    ("compute_type", "int8", {"quantization": "int8"}),
+    ("compute_type", "int8_float16", {"quantization": "int8"}),
+    ("compute_type", "float16", {"dtype": "half"}),
+    ("compute_type", "float32", {"dtype": "float32"}),
+    ("compute_type", "default", {}),
+    ("download_root", "/models", {"model_dir": "/models"}),
+    ("download_dir", "/models", {"model_dir": "/models"}),
+    ("cache_dir", "/models", {"model_dir": "/models"}),
+    ("local_files_only", True, {"offline": True}),
+]
+ALL = [(kind, *row) for kind, rows in ((TranscriptionOptions, SPEECH), (SamplingParams, SAMPLING)) for row in rows]
+
+
+def parsed(command: Any, *arguments: str) -> argparse.Namespace:
+    parser = Parser()
+    command.add_parser(parser.add_subparsers())
+    return parser.parse_args([command.__name__.rpartition(".")[2], "file", *arguments])
+
+
+def flags(name: str, value: Any) -> list[str]:
+    return [f"--{name.replace('_', '-')}", str(value)]
+
+
+def engine(**options: Any) -> EngineConfig:
+    return EngineConfig("model", **options)
+
+
+def test_every_alias_is_tried_here() -> None:
+    tried = {(kind, alias) for kind, alias, *_ in ALL} | {(EngineConfig, alias) for alias, *_ in ENGINE}
+    kinds = (TranscriptionOptions, SamplingParams, EngineConfig)
+    aliases = {(kind, alias.name) for kind in kinds for each in declared(kind).values() for alias in each.aliases}
+    assert aliases - tried == {(EngineConfig, "model_size_or_path")}
+
+
+@pytest.mark.parametrize("kinds", [(TranscriptionOptions, EngineConfig), (SamplingParams, EngineConfig)])
+def test_a_call_has_each_name_once(kinds: tuple[type, ...]) -> None:
+    """But for an alias of two options, each of which takes its part of the value."""
+    own = [name for kind in kinds for name in declared(kind)]
+    aliases = [
+        alias.name for kind in kinds for each in declared(kind).values() for alias in each.aliases if not alias.values
+    ]
+    assert len({*own, *aliases}) == len(own) + len(aliases)
+
+
+@pytest.mark.parametrize(("kind", "alias", "value", "own"), ALL)
+def test_python_takes_it(kind: Any, alias: str, value: Any, own: dict[str, Any]) -> None:
+    assert kind(**{alias: value}) == kind(**own) != kind()
+    (name,) = own
+    with pytest.raises(ParameterError, match=f"^{name} and {alias} are the same option: give one of them$") as raised:
+        kind(**{alias: value}, **own)
+    assert raised.value.param == name
+
+
+@pytest.mark.parametrize(("alias", "value", "own"), ENGINE)
+def test_an_engine_takes_it(alias: str, value: Any, own: dict[str, Any]) -> None:
+    assert engine(**{alias: value}) == engine(**own)
+    for name in own:
+        with pytest.raises(ParameterError, match=f"^{name} and {alias} are the same option"):
+            engine(**{alias: value}, **own)
+
+
+@pytest.mark.parametrize(("alias", "value", "own"), [row for row in SPEECH if row[0] != "vad_parameters"])
+def test_transcribe_takes_it(alias: str, value: Any, own: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    (name,) = own
+    expected = transcription_options(parsed(transcribe, *flags(name, own[name])))
+    assert transcription_options(parsed(transcribe, *flags(alias, value))) == expected != {}
+    with pytest.raises(SystemExit):
+        parsed(transcribe, *flags(alias, value), *flags(name, own[name]))
+    assert f"--{alias.replace('_', '-')} and " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("alias", "value", "own"), [row for row in SAMPLING if {*row[2]} <= {*DECODING}])
+def test_summarize_takes_it(alias: str, value: Any, own: dict[str, Any]) -> None:
+    given = vars(parsed(summarize, *flags(alias, value)))
+    assert {name: given[name] for name in DECODING if given[name] is not None} == own
+
+
+@pytest.mark.parametrize(("alias", "value", "own"), ENGINE)
+def test_every_command_takes_an_engines(alias: str, value: Any, own: dict[str, Any]) -> None:
+    given = engine_options(parsed(summarize, *flags(alias, value)))
+    assert EngineConfig("model", **given) == engine(**own)
+    assert {*own} <= {*NAMES}
+
+
+@pytest.mark.parametrize(("alias", "value", "own"), ENGINE)
+def test_a_server_takes_an_engines(alias: str, value: Any, own: dict[str, Any], tmp_path: Path) -> None:
+    text = str(value).lower() if isinstance(value, bool) else repr(value)
+    (tmp_path / "server.toml").write_text(f"[engine]\n{alias} = {text}")
+    in_file = {"TRANSEPT_CONFIG": str(tmp_path / "server.toml")}
+    in_variable = {f"TRANSEPT_{alias.upper()}": str(value)}
+    for environment, flag in ((in_file, {}), (in_variable, {}), ({}, {alias: value})):
+        settings = read_settings({"models": ["m"], **flag}, environment)
+        assert EngineConfig("model", **settings.engine) == engine(**own)
+
+
+def test_a_flag_wins_over_a_variable_of_another_name() -> None:
+    settings = read_settings({"models": ["m"], "threads": 2}, {"TRANSEPT_CPU_THREADS": "1"})
+    assert settings.engine == {"threads": 2}
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        (
+            {"TRANSEPT_THREADS": "1", "TRANSEPT_CPU_THREADS": "1"},
+            "TRANSEPT_THREADS and TRANSEPT_CPU_THREADS are the same option: give one of them",
+        ),
+        ({"TRANSEPT_FP16": "maybe"}, "TRANSEPT_FP16 must be one of True, False, not 'maybe'"),
+    ],
+)
+def test_variables_are_named_in_an_error(environment: dict[str, str], message: str) -> None:
+    with pytest.raises(ParameterError, match=f"^{message}$"):
+        read_settings({"models": ["m"]}, environment)
+
+
+def test_a_file_is_named_in_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text("[engine]\nthreads = 1\ncpu_threads = 2")
+    with pytest.raises(ParameterError, match=r"server.toml\": engine.threads and engine.cpu_threads are the same"):
+        read_settings({"models": ["m"]}, {"TRANSEPT_CONFIG": str(file)})
+
+
+def test_an_alias_of_two_options_leaves_alone_what_it_does_not_say() -> None:
+    options = declared(EngineConfig).values()
+    assert by_own_names({"compute_type": "int8", "dtype": "float32"}, options) == {
+        "quantization": "int8",
+        "dtype": "float32",
+    }
+    with pytest.raises(ParameterError, match=r"^compute_type must be one of default, auto, float32, .*, not 'int9'$"):
+        engine(compute_type="int9")
+    with pytest.raises(ParameterError, match=r"^fp16 and compute_type are the same option"):
+        engine(compute_type="float16", fp16=True)
+
+
+def test_half_is_float16_on_a_gpu_and_float32_on_a_cpu() -> None:
+    assert engine(fp16=True, device="cpu").on_this_machine().dtype == "float32"
