@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Literal
 
 from transept.core.request import sampling_values as values
@@ -24,6 +24,8 @@ from transept.options import (
     declares_options,
     take_options,
 )
+
+count = partial(Option, metavar="N", le=MAX_INTEGER)
 
 MAX_LENGTH_PENALTY = 32.0  # a length to this power, of any length that there is, is a float
 
@@ -55,28 +57,24 @@ class SamplingParams:
     ] = 1
     max_tokens: Annotated[
         int | None,
-        Option(
+        count(
             "new tokens of a text at most",
             "The decoder prompt is not counted. Without a default: all that the model has positions for, or 256 where "
             "positions have no bound. If the decoder prompt holds a forced ``<s>`` or language token (BART, mBART-50, "
             "M2M100, NLLB), transformers' max_new_tokens also counts that token: max_tokens is one less.",
             aliases=("max_new_tokens", "max_completion_tokens"),
             flag="max_new_tokens",
-            metavar="N",
             ge=1,
-            le=MAX_INTEGER,
         ),
     ] = None
     min_tokens: Annotated[
         int | None,
-        Option(
+        count(
             "new tokens of a text at least",
             "Before them no end-of-sequence or stop token may come. Counted as for max_tokens.",
             aliases=("min_new_tokens",),
             flag="min_new_tokens",
-            metavar="N",
             ge=0,
-            le=MAX_INTEGER,
         ),
     ] = None
     temperature: Annotated[
@@ -103,14 +101,12 @@ class SamplingParams:
     ] = None
     num_beams: Annotated[
         int | None,
-        Option(
+        count(
             "width of the beam search; 1: none",
             "Default: the checkpoint's, unless temperature or n is given.",
             aliases=("beam_size",),
             flag="beam_size",
-            metavar="N",
             ge=1,
-            le=MAX_INTEGER,
         ),
     ] = None
     num_return_sequences: Annotated[
@@ -165,12 +161,10 @@ class SamplingParams:
     ] = 0.0
     no_repeat_ngram_size: Annotated[
         int | None,
-        Option(
+        count(
             "let no run of so many tokens come twice in a text",
             "The decoder prompt counts. 0: any may.",
-            metavar="N",
             ge=0,
-            le=MAX_INTEGER,
         ),
     ] = None
     encoder_no_repeat_ngram_size: Annotated[
