@@ -53,7 +53,7 @@ def test_what_a_command_is_about_may_stand_on_both_sides_of_an_option(many: str)
         (["plugins", "list", "--jsn"], "transept plugins list: error: there is no option --jsn. Did you mean --json?"),
         (["transcribe", "talk.flac", "--beam-siz=5"], "there is no option --beam-siz. Did you mean --beam-size?"),
         (["transcribe", "talk.flac", "--qqq"], "there is no option --qqq. See transept transcribe --help."),
-        (["summarize", "report.txt", "--max_tokns", "4"], "no option --max_tokns. Did you mean --max-tokens?"),
+        (["summarize", "report.txt", "--max_tokns", "4"], "no option --max_tokns. Did you mean --max-new-tokens?"),
         (
             ["summarize", "report.txt", "--max_tokens", "x"],
             "argument --max-tokens: must be an integer of at least 1, not 'x'",
@@ -64,7 +64,7 @@ def test_what_a_command_is_about_may_stand_on_both_sides_of_an_option(many: str)
             ["transcribe", "talk.flac", "--compute_type", "int8", "--quantization", "int8"],
             "--quantization and --compute-type are the same option: give one of them",
         ),
-        (["transcribe", "talk.flac", "--vad_filter", "True"], "there is no option --vad_filter. Here that is --vad."),
+        (["transcribe", "talk.flac", "--silero", "True"], "there is no option --silero. Here that is --vad."),
         (["plugins", "list", "twice"], "transept plugins list: error: this has no meaning here: twice."),
         (["plugins", "list", "--", "twice"], "this has no meaning here:"),
         (["transcribe", "talk.flac", "--patience", "0"], "error: --patience must be a number above 0, not 0.0"),
@@ -77,7 +77,7 @@ def test_what_a_command_is_about_may_stand_on_both_sides_of_an_option(many: str)
             "error: --temperature must be a number of at least 0",
         ),
         (["read", "page.png", "--temperature", "0", "--top-p", "0.5"], "set --temperature above 0 to sample"),
-        (["align", "talk.flac", __file__, "--threads", "0"], "error: --threads must be an integer of at least 1"),
+        (["align", "talk.flac", __file__, "--threads", "-1"], "error: --threads must be an integer of at least 0"),
         (
             ["batch", "talk.flac", "--output", "out", "--model", "m", "--patience", "0"],
             "error: --patience must be a number above 0, not 0.0",

@@ -107,5 +107,5 @@ def test_a_misspelt_subcommand_and_option(command: Command) -> None:
     done = command("models", "downlod", "tiny")
     assert done.returncode == 2
     assert "Did you mean 'download'?" in done.stderr
-    done = command("transcribe", os.devnull, "--download-root", "x")
+    done = command("transcribe", os.devnull, "--models-path", "x")
     assert "Here that is --model-dir" in done.stderr

@@ -44,8 +44,8 @@ def test_unknown_name_suggests_the_nearest(name, nearest):
 
 
 def test_names_of_transformers_are_answered_with_ours():
-    with pytest.raises(ParameterError, match=r"no 'max_new_tokens'\. Here that is 'max_tokens'"):
-        SamplingParams(max_new_tokens=5)
+    with pytest.raises(ParameterError, match=r"no 'max_output_tokens'\. Here that is 'max_new_tokens'"):
+        SamplingParams(max_output_tokens=5)
 
 
 def test_unknown_name_without_a_neighbour_lists_the_known():

@@ -96,7 +96,7 @@ def test_clips_have_several_forms(clips: Any) -> None:
         ),
         ({"batch_size": 8}, "Windows share the engine's batch, which max_num_seqs bounds"),
         ({"vad_threshold": 0.3}, "Here that is 'vad_options'"),
-        ({"num_beams": 2}, "Here that is 'beam_size'"),
+        ({"beams": 2}, "Here that is 'beam_size'"),
         ({"min_speakers": 2}, "A diarizer finds by itself how many speakers there are"),
         ({"diarize": 1}, "diarize must be True or False, not 1"),
         ({"diarize": True, "channel": "each"}, "leave diarize=True out"),
@@ -106,8 +106,8 @@ def test_clips_have_several_forms(clips: Any) -> None:
         ({"vad_options": 0.5, "vad": True}, "vad_options must be VadOptions or a dict of them, not 0.5"),
         ({"vad_options": {"treshold": 0.4}, "vad": True}, "VadOptions has no 'treshold'. Did you mean 'threshold'"),
         ({"vad_options": VadOptions(threshold=0.4), "mode": "sequential"}, "set vad=True to leave it out"),
-        ({"vad_filter": True}, "no option 'vad_filter'. Here that is 'vad'"),
-        ({"log_prob_threshold": -1.0}, "no option 'log_prob_threshold'. Here that is 'logprob_threshold'"),
+        ({"silero": True}, "no option 'silero'. Here that is 'vad'"),
+        ({"logprob_thold": -1.0}, "no option 'logprob_thold'. Here that is 'logprob_threshold'"),
     ],
 )
 def test_what_cannot_be(given: dict[str, Any], message: str) -> None:

@@ -104,8 +104,10 @@ class Parser(argparse.ArgumentParser):
                 return
             if arg in self._option_string_actions or not arg.startswith("-") or arg.startswith("--"):
                 continue
-            if meant := hint(arg, *self._flags()):
-                self.error(f"there is no option {arg}.{meant}")
+            from transept.names_elsewhere import ELSEWHERE, SENTENCES
+
+            if arg in ELSEWHERE or (arg, "") in SENTENCES:
+                self.error(f"there is no option {arg}.{hint(arg, *self._flags()) or f' See {self.prog} --help.'}")
             if arg != "-" and os.path.isfile(arg):
                 self.error(f"{arg} would be an option; write ./{arg} for the file of that name")
 

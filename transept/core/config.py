@@ -19,8 +19,8 @@ from transept.options import Option, declares_options, made_of, take_options
 CPU_CACHE_BYTES = 5 << 28  # 36 windows of Whisper base, 13,600 tokens of BART large
 MOST_SECONDS = 86_400
 THREADS_A_PROCESSOR = 64  # at most; starting many thousands takes minutes
-FLOATS = {"default": None, "auto": None, "float32": "float32", "float16": "half", "bfloat16": "bfloat16"}
-INT8 = ("int8", "int8_float32", "int8_float16", "int8_bfloat16")  # CTranslate2's compute types, like FLOATS
+FLOAT_TYPES = {"default": None, "auto": None, "float32": "float32", "float16": "half", "bfloat16": "bfloat16"}
+INT8_TYPES = ("int8", "int8_float32", "int8_float16", "int8_bfloat16")  # of CTranslate2
 ENCODER_TOKENS_A_STEP = 16384  # default budget: ten Whisper windows, so that prefills delay running requests briefly
 
 logger = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class EngineConfig:
             aliases=(
                 "torch_dtype",
                 Alias("fp16", {True: "half", False: "float32"}),
-                Alias("compute_type", {**FLOATS, **dict.fromkeys(INT8)}),
+                Alias("compute_type", {**FLOAT_TYPES, **dict.fromkeys(INT8_TYPES)}),
             ),
             parse=_dtype,
         ),
@@ -115,7 +115,7 @@ class EngineConfig:
             "round weights: int8 is faster, fp8 for GPUs",
             "Linear layers and the vocabulary matrix are rounded once they are loaded. A checkpoint in int8 stays so.",
             metavar="NAME",
-            aliases=(Alias("compute_type", {**dict.fromkeys(FLOATS), **dict.fromkeys(INT8, "int8")}),),
+            aliases=(Alias("compute_type", {**dict.fromkeys(FLOAT_TYPES), **dict.fromkeys(INT8_TYPES, "int8")}),),
         ),
     ] = None
     tensor_parallel_size: Annotated[

@@ -25,8 +25,7 @@ from transept.options import (
     take_options,
 )
 
-count = partial(Option, metavar="N", le=MAX_INTEGER)
-
+_count = partial(Option, metavar="N", le=MAX_INTEGER)
 MAX_LENGTH_PENALTY = 32.0  # a length to this power, of any length that there is, is a float
 
 # What the sampler reads, besides what `sampling_key` itself puts together.
@@ -57,7 +56,7 @@ class SamplingParams:
     ] = 1
     max_tokens: Annotated[
         int | None,
-        count(
+        _count(
             "new tokens of a text at most",
             "The decoder prompt is not counted. Without a default: all that the model has positions for, or 256 where "
             "positions have no bound. If the decoder prompt holds a forced ``<s>`` or language token (BART, mBART-50, "
@@ -69,7 +68,7 @@ class SamplingParams:
     ] = None
     min_tokens: Annotated[
         int | None,
-        count(
+        _count(
             "new tokens of a text at least",
             "Before them no end-of-sequence or stop token may come. Counted as for max_tokens.",
             aliases=("min_new_tokens",),
@@ -101,7 +100,7 @@ class SamplingParams:
     ] = None
     num_beams: Annotated[
         int | None,
-        count(
+        _count(
             "width of the beam search; 1: none",
             "Default: the checkpoint's, unless temperature or n is given.",
             aliases=("beam_size",),
@@ -161,7 +160,7 @@ class SamplingParams:
     ] = 0.0
     no_repeat_ngram_size: Annotated[
         int | None,
-        count(
+        _count(
             "let no run of so many tokens come twice in a text",
             "The decoder prompt counts. 0: any may.",
             ge=0,
