@@ -25,6 +25,7 @@ from transept.option_names import Alias, by_own_names, finite, refuse_unknown
 Options = TypeVar("Options")
 
 MAX_TEMPERATURE = 1e38  # a float32, as logits are
+MAX_LENGTH_PENALTY = 32.0  # a length to this power, of any length that there is, is a float
 MAX_PATIENCE = 1e6  # so that num_beams times patience does not overflow
 MAX_INTEGER = 2**31 - 1  # of counts, such as beams, samples or tokens; far beyond any model's
 MAX_SEED = 2**64 - 1
@@ -125,15 +126,28 @@ class DeclaredOption:
             if float in self.types:
                 return float(text)
             if self.is_object:
-                if isinstance(parsed := json.loads(text), dict):
-                    return parsed
-                raise TypeError
+                return self._parts(text)
         except (ValueError, KeyError, TypeError, RecursionError):
-            wanted = "true or false" if self.is_flag else "a JSON object" if self.is_object else self.wanted
+            wanted = "true or false" if self.is_flag else "name=value,... or a JSON object" if self.is_object else ""
+            wanted = wanted or self.wanted
             raise ParameterError(
                 f"{{{self.name}}} must be {wanted}, not {shown(text[:100])}", param=self.name, value=text
             ) from None
         return text
+
+    def _parts(self, text: str) -> dict[str, Any]:
+        """Return the options in ``name=value,...`` or JSON. Raises ValueError or TypeError for another text."""
+        if text.lstrip().startswith(("{", "[")):
+            if isinstance(parsed := json.loads(text), dict):
+                return parsed
+            raise TypeError
+        (kind,) = self.types
+        found: dict[str, Any] = {}
+        for part in text.split(","):
+            name, value = map(str.strip, part.split("="))
+            option = declared(kind).get(name.replace("-", "_"))
+            found[option.name if option else name] = option.from_text(value) if option else value
+        return found
 
     @property
     def aliases(self) -> tuple[Alias, ...]:

@@ -26,6 +26,9 @@ from transept.speech.output import writers
 from transept.speech.vad.options import VadOptions
 
 
+PARTS = dataclasses.fields(VadOptions)
+
+
 def parsed(*arguments: str) -> argparse.Namespace:
     parser = Parser()
     transcribe.add_parser(parser.add_subparsers())
@@ -42,13 +45,46 @@ def test_names_that_the_command_lists_by_itself_are_the_librarys() -> None:
 
 
 def test_every_option_of_a_transcription_can_be_given(capsys: pytest.CaptureFixture[str]) -> None:
-    names = {name for name in TranscriptionOptions.names() if name != "vad_options"}
-    names |= {f"vad_{field.name}" for field in dataclasses.fields(VadOptions)}
+    names = set(TranscriptionOptions.names())
     with pytest.raises(SystemExit) as end:
         parsed("--help-all")
     assert end.value.code == 0
     printed = capsys.readouterr().out
     assert [name for name in sorted(names) if f"--{name.replace('_', '-')}" not in printed] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("--vad-options threshold=0.4,speech-pad-ms=200", {"threshold": 0.4, "speech_pad_ms": 200}),
+        ("--vad_parameters threshold=0.4", {"threshold": 0.4}),
+        ('--vad-options {"threshold":0.4}', {"threshold": 0.4}),
+        ("--vad-options threshold=0.4 --vad-speech-pad-ms 200", {"threshold": 0.4, "speech_pad_ms": 200}),
+        *((f"--vad-{each.name.replace('_', '-')} 0.5", {each.name: 0.5}) for each in PARTS if each.name[0] != "m"),
+    ],
+)
+def test_what_counts_as_silence(arguments: str, expected: dict[str, Any]) -> None:
+    assert transcription_options(parsed(*arguments.split())) == {"vad_options": expected}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--vad-options threshold", "must be name=value,... or a JSON object, not 'threshold'"),
+        ("--vad-options [1]", "must be name=value,... or a JSON object"),
+        ("--vad-options threshold=much", "must be a number above 0 and below 1, not 'much'"),
+        ("--vad-options threshhold=1", "VadOptions has no 'threshhold'. Did you mean 'threshold'"),
+        (
+            "--vad-options threshold=0.4 --vad-threshold 0.3",
+            "--vad-options and --vad-threshold are the same option: give one of them",
+        ),
+    ],
+)
+def test_what_is_no_silence(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["transcribe", "talk.flac", *arguments.split()])
+    assert end.value.code == 2
+    assert message in capsys.readouterr().err
 
 
 def test_what_is_not_given_is_left_to_the_defaults() -> None:

@@ -342,7 +342,7 @@ def test_openais_own_words_for_options(client: openai.OpenAI, clip: Path, transc
         ({"extra_body": {"clip_timestamps": [{"start": 0, "end": 4}]}}, 400, "clip_timestamps", "no parts"),
         ({"extra_body": {"language": {"code": "en"}}}, 400, "language", "no parts"),
         ({"extra_body": {"beam_sizes": "2"}}, 400, "beam_sizes", "beam_size"),
-        ({"extra_body": {"batch_size": "2"}}, 400, "batch_size", "max_num_seqs"),
+        ({"extra_body": {"batch_size": "0"}}, 400, "batch_size", "at least 1"),
         ({"extra_body": {"vad_filter": "true"}}, 400, "vad_filter", "Here that is 'vad'"),
         (
             {"extra_body": {"max_line_width": "20", "word_timestamps": "no"}, "response_format": "srt"},

@@ -12,7 +12,10 @@ import pytest
 import soundfile
 from whisper.normalizers import EnglishTextNormalizer
 
-from transept import Transcriber, Transcript
+from transept import Transcriber, Transcript, TranscriptionOptions
+from transept.core.jobs.job import Gather
+from transept.speech.algorithms.batched import decode_windows
+from transept.speech.algorithms.passages import decode_passages
 from transept.speech.vad.options import VadOptions
 
 RATE = 16_000
@@ -242,3 +245,14 @@ def test_closing_a_stream_leaves_nothing_in_the_engine(
     stream.close()
     assert not tiny.engine.has_unfinished_requests
     assert tiny.transcribe((prompts[0][0], RATE), batched=True).text
+
+
+@pytest.mark.parametrize("batch_size", [None, 3])
+def test_so_many_windows_are_decoded_at_a_time(tiny: Transcriber, batch_size: int | None) -> None:
+    options = TranscriptionOptions(batch_size=batch_size)
+    for job in (
+        decode_windows(tiny.model, [], "en", options),
+        decode_passages(tiny.model, [], None, "en", options),
+    ):
+        gathered = next(job)
+        assert (type(gathered), gathered.max_jobs) == (Gather, batch_size)

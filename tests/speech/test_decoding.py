@@ -13,7 +13,7 @@ from whisper.utils import compression_ratio as openai_compression_ratio
 
 from transept import Transcriber, TranscriptionOptions
 from transept.core.jobs.job import Submit
-from transept.speech.algorithms.decoding import DecodedWindow, compression_ratio, decode_window
+from transept.speech.algorithms.decoding import DecodedWindow, compression_ratio, decode_window, divisor
 
 TOKENIZER = get_tokenizer(multilingual=False)
 
@@ -141,3 +141,21 @@ def test_longest_prompt_and_prefix_leave_room(transcriber: Transcriber, features
 @given(st.text(max_size=300))
 def test_compression_ratio_is_openai_whispers(text: str) -> None:
     assert compression_ratio(text) == openai_compression_ratio(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "long", "short"),
+    [
+        ({}, 16.0, 4.0),  # the mean log probability
+        ({"length_penalty": 1.0}, 16.0, 4.0),
+        ({"length_penalty": 0.5}, 4.0, 2.0),
+        ({"length_penalty": 0.0}, 1.0, 1.0),  # the whole log probability
+        ({"length_penalty": -1.0}, 1 / 16, 1 / 4),
+        ({"gnmt_length_penalty": 1.0}, 21 / 6, 9 / 6),
+        ({"gnmt_length_penalty": 0.0}, 1.0, 1.0),
+    ],
+)
+def test_texts_are_ranked_by_length(options: dict[str, float], long: float, short: float) -> None:
+    checked = TranscriptionOptions(**options)
+    assert (divisor(16, checked), divisor(4, checked)) == pytest.approx((long, short))
+    assert divisor(0, checked) > 0

@@ -56,7 +56,8 @@ def noisy(prompts: np.ndarray) -> np.ndarray:
 
 def both(case: Case, waveform: np.ndarray, **options: Any) -> tuple[Transcript, dict[str, Any]]:
     """Ours and openai-whisper's, with the same options, without what that hears after the end."""
-    ours = case.transcriber.transcribe((waveform, RATE), mode="sequential", **options)
+    renamed = {("gnmt_length_penalty" if name == "length_penalty" else name): each for name, each in options.items()}
+    ours = case.transcriber.transcribe((waveform, RATE), mode="sequential", **renamed)
     engine = case.transcriber.engine
     assert not engine.has_unfinished_requests
     assert engine.block_manager.num_free_device_blocks == engine.block_manager.num_device_blocks

@@ -384,7 +384,7 @@ def test_an_option_of_the_other_call_is_told_so(transcriber: Transcriber, tiny_e
     for name, ours in {
         "threads": "threads",
         "num_threads": "threads",
-        "batch_size": "max_num_seqs",
+        "max_batch_size": "max_num_seqs",
         "fp16": "dtype",
     }.items():
         with pytest.raises(

@@ -1,9 +1,10 @@
 """The command line, ``transept COMMAND ...``: one module for each command, each with one function for each subcommand.
 
 A command module has ``add_parser(commands)``, which declares the arguments and sets the default ``run``, a function
-from the parsed arguments to an exit code. To add a command, write the module and name it in `COMMANDS`.
+from the parsed arguments to an exit code. To add a command, write the module and name it in `commands.COMMANDS`.
 
-Nothing heavy is imported here or in the head of a command's module: torch and transformers load inside ``run``.
+Only the module of the command that is given is imported, and nothing heavy in its head: torch and transformers load
+inside ``run``.
 """
 
 from __future__ import annotations
@@ -11,47 +12,21 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
+import importlib
 import io
 import logging
 import os
 import sys
 import time
 from collections.abc import Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
-from transept.cli import (
-    align,
-    batch,
-    calibrate,
-    env,
-    generate,
-    models,
-    plugins,
-    read,
-    serve,
-    summarize,
-    transcribe,
-    translate,
-)
+from transept.cli.commands import COMMANDS
 from transept.cli.parser import Parser, in_flags
-from transept.cli.printable import CommandFormatter, tell
+from transept.cli.printable import CommandFormatter, printable, tell
 from transept.errors import ParameterError, TranseptError
 
 INTERRUPTED = 130  # the exit code by convention: 128 + SIGINT
-COMMANDS = (
-    transcribe,
-    align,
-    calibrate,
-    summarize,
-    translate,
-    generate,
-    read,
-    batch,
-    serve,
-    models,
-    plugins,
-    env,
-)  # in the order of --help
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -68,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # a name or a script that it has no bytes for stops nothing
     if logging.lastResort is not None:  # which writes warnings to stderr where nobody has set up logging
         logging.lastResort.setFormatter(CommandFormatter())
-    arguments = _parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    arguments = _parser(given).parse_args(given)
     arguments.begin = begin  # what reports times counts imports and loading from here on
     try:
         if sys.stdout is None:
@@ -106,11 +82,33 @@ def _nowhere(number: int) -> TextIO:
     return open(number, "w", closefd=False)
 
 
-def _parser() -> argparse.ArgumentParser:
+class _VersionAction(argparse.Action):
+    """Prints what `env.version_line` returns and ends the program."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
+        super().__init__(option_strings, dest=argparse.SUPPRESS, default=argparse.SUPPRESS, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        """As argparse's action for versions."""
+        from transept.cli.env import version_line
+
+        print(printable(version_line()))
+        parser.exit()
+
+
+def _parser(given: Sequence[str] | None = None) -> Parser:
+    """Return the parser of all commands.
+
+    given: the arguments to parse, of whose command alone the options are declared; None: those of all commands.
+    """
     parser = Parser(prog="transept", description="Run encoder/decoder transformers: Whisper, BART, T5 and more.")
-    parser.add_argument("--version", action=env.VersionAction, help="say the version, and what it runs on")
+    parser.add_argument("--version", action=_VersionAction, help="say the version, and what it runs on")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        command.add_parser(commands)
+    named = None if given is None else next((each for each in given if not each.startswith("-")), None)
+    for name, about in COMMANDS.items():
+        if given is None or name == named:
+            importlib.import_module(f"{__name__}.{name}").add_parser(commands)
+        else:
+            commands.add_parser(name, help=about)
     parser.set_defaults(parser=parser)  # where the command names none of its own
     return parser

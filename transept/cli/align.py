@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from transept.cli.commands import COMMANDS
 from transept.cli.documents import read_text
 from transept.cli.engine_options import add_model_options, engine_options
 from transept.cli.flags import add_flags
@@ -22,21 +23,26 @@ from transept.errors import PromptError
 from transept.options import declared
 from transept.speech.output.subtitles import SubtitleLayout
 
+MOST_USED = (
+    *("--model", "--language", "--batched", "--output-format", "--output-dir", "--json", "--highlight-words"),
+    *("--max-line-width", "--max-words-per-line", "--device", "--quantization", "--threads", "--offline"),
+)
+
 if TYPE_CHECKING:
     from transept.speech.transcript import Transcript
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare ``transept align``."""
-    about = "find when each word of a known text is said in a recording"
     parser = commands.add_parser(
         "align",
-        help=about,
+        help=COMMANDS["align"],
         usage="transept align [option ...] AUDIO TEXT",
         description="Find when each word of a known text is said in a recording. Its lines, or of a text of one line "
         "its sentences, become segments with times, on standard output, or with -f or -o in files.",
         epilog="Exit code: 0 aligned, 1 not, 2 bad usage.",
         allow_abbrev=False,
+        most_used=MOST_USED,
     )
     parser.add_argument("audio", metavar="AUDIO", help="audio or video file")
     parser.add_argument("text", metavar="TEXT", help="text file in UTF-8; - is standard input")

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from transept.cli.commands import COMMANDS
 from transept.cli.documents import DECODING as TEXT_DECODING
 from transept.cli.documents import LONG_DOCUMENTS
 from transept.cli.engine_options import LIMITS, add_limit, add_model_options, engine_options
@@ -20,7 +21,7 @@ from transept.cli.parser import in_flags
 from transept.cli.printable import printable_name, tell
 from transept.cli.suffixes import IMAGES, MEDIA
 from transept.cli.tally import FAILURES_NAMED
-from transept.cli.transcribe_options import CommandOptions, num_sequences, options_of, transcription_options
+from transept.cli.transcribe_options import options_of, speech_engine, transcription_options
 from transept.core.request.sampling_params import SamplingParams
 from transept.option_names import by_own_names
 from transept.options import DeclaredOption, declared, written
@@ -36,9 +37,8 @@ FORMATS = ("jsonl", "parquet")
 SUFFIXES = {"speech": MEDIA, "text": {".txt", ".md"}, "images": IMAGES}  # of the files that are taken from folders
 ELSEWHERE = ("task", "detect_language")  # options of transcribe that mean something else here, or nothing
 MOST_USED = (
-    *("--model", "--output", "--format", "--task", "--ray", "--replicas", "--threads", "--gpus", "--retry-failed"),
-    *("--language", "--to-english", "--mode", "--vad", "--word-timestamps", "--beam-size"),
-    *("--source", "--target", "--truncate", "--max-new-tokens", "--device", "--quantization", "--offline"),
+    *("--model", "--output", "--format", "--task", "--ray", "--replicas", "--threads", "--gpus"),
+    *("--language", "--mode", "--word-timestamps", "--source", "--target", "--device"),
 )
 TEXT = (
     named("source", str, "language to translate from, such as de; optional where there is no choice", "LANGUAGE"),
@@ -76,10 +76,9 @@ IMAGE_GROUP = ("images", "For --task read.", [IMAGE_TASK])
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare ``transept batch``."""
-    about = "run a model over many files, on replicas of it on this machine or a Ray cluster"
     parser = commands.add_parser(
         "batch",
-        help=about,
+        help=COMMANDS["batch"],
         usage="transept batch [option ...] --output DIR INPUT ...",
         description="Run a model over many files, on this machine or a Ray cluster. Results are rows with file, text, "
         "segments, language, duration and error, in parts that appear whole: the same command, run again, goes on "
@@ -186,9 +185,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.to_english and "target_language" in names:
         arguments.parser.error("--to-english and --target-language both name the language to write; leave one out")
     options = transcription_options(argparse.Namespace(**names))
-    if (batch_size := names.get("batch_size")) is not None:
-        CommandOptions(batch_size=batch_size)
-        engine["max_num_seqs"] = num_sequences(batch_size, options)
+    engine |= speech_engine(argparse.Namespace(**names), options)
     return {**engine, **options, **({"task": "translate"} if arguments.to_english else {})}
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transept.cli.commands import COMMANDS
 from transept.cli.engine_options import MODEL, add_engine_options, engine_options
 from transept.cli.printable import printable_name, tell
 from transept.cli.recordings import find_recordings
@@ -48,10 +49,9 @@ class Measured:
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare ``transept calibrate``."""
-    about = "find how little of short audio a model's encoder may read"
     parser = commands.add_parser(
         "calibrate",
-        help=about,
+        help=COMMANDS["calibrate"],
         usage="transept calibrate [option ...] MODEL RECORDING ...",
         description="Find how little of short audio a model's encoder may read without losing words, for transept "
         "transcribe --encoder-context auto: recordings are transcribed with whole windows, and with margins of silence "

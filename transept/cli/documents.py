@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from transept.cli.commands import COMMANDS
 from transept.cli.engine_options import add_limit, add_model_options, engine_options
 from transept.cli.flags import add_flag
 from transept.cli.near_files import near_file
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 STDIN = "-"
 MAX_FILE_BYTES = 1 << 30  # 1 GiB; a document is bounded by Limits, long before that
 
+MOST_USED = (
+    *("--model", "--json", "--stream", "--truncate", "--chunk", "--beam-size", "--max-new-tokens", "--device"),
+    *("--quantization", "--threads", "--offline"),
+)
 DECODING = (  # flags of a text's SamplingParams
     *("num_beams", "max_tokens", "min_tokens", "length_penalty", "no_repeat_ngram_size", "temperature", "top_p"),
     "seed",
@@ -47,7 +52,6 @@ LONG_DOCUMENTS = {  # option -> help
 def add_task_parser(
     commands: argparse._SubParsersAction[argparse.ArgumentParser],
     name: str,
-    about: str,
     *,
     model: str | None,
     lines: bool,
@@ -55,9 +59,10 @@ def add_task_parser(
 ) -> argparse.ArgumentParser:
     """Declare a task's command with the arguments that all tasks have.
 
-    about: one line without a full stop. model: default of --model; None: it must be given. lines: whether the task
+    model: default of --model; None: it must be given. lines: whether the task
     makes sense of single lines. languages: whether it goes from one language to another.
     """
+    about = COMMANDS[name]
     parser = commands.add_parser(
         name,
         help=about,
@@ -68,6 +73,7 @@ def add_task_parser(
         "to standard output in the order of the documents, each as soon as it is there; everything else goes to "
         "standard error.",
         epilog="Exit code: 0 all documents done, 1 some were not (the others still are), 2 bad usage.",
+        most_used=MOST_USED + (("--source", "--target") if languages else ()) + (("--lines",) if lines else ()),
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="text file in UTF-8; - is standard input")
     if languages:
@@ -80,8 +86,7 @@ def add_task_parser(
     form.add_argument(
         "--stream",
         action="store_true",
-        help="print a text piece by piece as it is written; a beam search settles a text only at its end, so add "
-        "--num-beams 1 for a model whose settings ask for beams",
+        help="print a text piece by piece as it is written; a beam search has it only at its end: --beam-size 1",
     )
     long_ones = parser.add_argument_group("long documents")
     length = long_ones.add_mutually_exclusive_group()

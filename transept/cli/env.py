@@ -11,10 +11,11 @@ import importlib.metadata
 import json
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from transept.cli.commands import COMMANDS
 from transept.cli.plugins.reports import as_data, as_text, discover_quietly
 from transept.cli.printable import printable
 
@@ -26,22 +27,10 @@ LABELS = {"cpu_level": "CPU level", "gpus": "GPUs", "memory_gib": "memory, GiB",
 GIB = 1 << 30
 
 
-class VersionAction(argparse.Action):
-    """Prints `version_line` and ends the program."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
-        super().__init__(option_strings, dest=argparse.SUPPRESS, default=argparse.SUPPRESS, nargs=0, help=help)
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        """As argparse's action for versions."""
-        print(printable(version_line()))
-        parser.exit()
-
-
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare ``transept env``."""
-    about = "show what is installed and what it runs on, for a bug report"
-    parser = commands.add_parser("env", help=about, description=about.capitalize() + ".")
+    about = COMMANDS["env"]
+    parser = commands.add_parser("env", help=about, description=f"{about.capitalize()}.")
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     parser.set_defaults(run=env)
 

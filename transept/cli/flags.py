@@ -45,13 +45,13 @@ def add_flags(
 
 
 def add_flag(parser: argparse._ActionsContainer, each: DeclaredOption, default: Any = argparse.SUPPRESS) -> None:
-    """Declare the flag of an option, and those of its aliases, which no help shows.
+    """Declare the flag of an option, and those of its aliases, which no help shows. An option without help has none.
 
     default: value of a flag that is not given; by default it has no value at all. An alias whose values differ stands
     in the namespace under its own name.
     """
     name = flag(written(each))
-    _add(parser, name, each, each.name, default, _help(each))
+    _add(parser, name, each, each.name, default, _help(each) if each.option.help else argparse.SUPPRESS)
     for alias in (Alias(each.name), *each.aliases):
         theirs = flag(alias.name)
         if theirs in parser._option_string_actions:

@@ -9,8 +9,7 @@ from transept.cli.documents import add_task_parser, run_task
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare ``transept generate``."""
-    about = "give text files to a model as they are, and print what it writes"
-    parser = add_task_parser(commands, "generate", about, model=None, lines=True)
+    parser = add_task_parser(commands, "generate", model=None, lines=True)
     parser.set_defaults(run=generate)
 
 

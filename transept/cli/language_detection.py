@@ -35,7 +35,7 @@ def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Non
     given = vars(arguments)
     if language_or_none("language", given.get("language")) is not None:
         parser.error("--detect-language finds out which language is spoken, and --language says it; leave one out")
-    of_transcripts = {*TranscriptionOptions.names(), *LAYOUT, "batch_size"} - {*OPTIONS, "language"}
+    of_transcripts = {*TranscriptionOptions.names(), *LAYOUT} - {*OPTIONS, "language"}
     useless = [name for name in OF_FILES if given[name] not in (None, False)]
     useless += [name for name in given if name in of_transcripts or name.startswith("vad_")]  # there only if given
     if useless:

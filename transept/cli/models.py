@@ -9,6 +9,7 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from transept.cli.commands import COMMANDS
 from transept.cli.printable import printable, printable_name, tell
 from transept.errors import TranseptError
 
@@ -17,10 +18,9 @@ MEGABYTE = 1_000_000
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare ``transept models`` and ``transept models download``."""
-    about = "show the models that have short names and which are on this machine; download some"
     parser = commands.add_parser(
         "models",
-        help=about,
+        help=COMMANDS["models"],
         usage="transept models [option ...]\n       transept models download [option ...] NAME ...",
         description="The models that every command knows by a short name, where they come from, and which are on this "
         "machine. A model is downloaded when it is first used, or by `transept models download`.",

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transept.cli.commands import COMMANDS
 from transept.cli.documents import DECODING, STDIN
 from transept.cli.engine_options import add_model_options, engine_options
 from transept.cli.flags import add_flag
@@ -29,20 +30,24 @@ from transept.options import declared
 if TYPE_CHECKING:
     from transept.vision.image_text import ImageText
 
+MOST_USED = (
+    *("--model", "--task", "--recursive", "--output-format", "--output-dir", "--json", "--skip-existing", "--dpi"),
+    *("--beam-size", "--max-new-tokens", "--device", "--quantization", "--threads", "--offline"),
+)
 DEFAULT_MODEL = "microsoft/trocr-base-printed"
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare ``transept read``."""
-    about = "read the text in images"
     parser = commands.add_parser(
         "read",
-        help=about,
+        help=COMMANDS["read"],
         usage="transept read [option ...] FILE ...",
         description="Read the text in images: with TrOCR a line of text each. All images share one batch. Their texts "
         "go to standard output in the order of the images, or with -f or -o to files; everything else goes to standard "
         "error. Needs transept[image].",
         epilog="Exit code: 0 all images read, 1 some were not (the others still are), 2 bad usage.",
+        most_used=MOST_USED,
     )
     parser.add_argument(
         "files",

@@ -10,6 +10,7 @@ import os
 import sys
 import time
 
+from transept.cli.commands import COMMANDS
 from transept.cli.engine_options import ALIASES, MODEL, NAMES, add_engine_options
 from transept.cli.flags import add_flag
 from transept.cli.printable import PrintableFormatter, printable
@@ -25,20 +26,26 @@ EXTRA = {  # module: the package that holds it
 }
 
 
+MOST_USED = (
+    *("--host", "--port", "--api-key-file", "--config", "--max-running", "--max-queue", "--max-upload-mb", "--cors"),
+    *("--device", "--dtype", "--quantization", "--threads", "--model-dir", "--offline", "--log-json", "--ray"),
+)
+
+
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare ``transept serve``."""
     parser = commands.add_parser(
         "serve",
-        help="serve models over HTTP: OpenAI's API, and a page for the browser",
+        help=COMMANDS["serve"],
         usage="transept serve [option ...] MODEL|NAME=MODEL ...",
         description="Serve speech and text models over HTTP: OpenAI's API at /v1, and a page for the browser at /. "
         "Models load in the background; /ready says when they have. The first SIGTERM or Ctrl+C lets running requests "
         "finish, a second one ends at once.",
-        epilog="Every option may also stand in a variable, such as TRANSEPT_MAX_QUEUE (models: TRANSEPT_MODELS, with "
-        "commas between them), or in a TOML file (--config), such as max_queue = 64; engine options stand there under "
-        "[engine]. A flag goes before a variable, and that before the file. Exit code: 0 all requests were finished, 1 "
-        "some were cut off, or nothing can be served, 2 bad usage, 130 after a second signal.",
+        epilog="A flag goes before a variable, such as TRANSEPT_MAX_QUEUE or TRANSEPT_MODELS (with commas), and that "
+        "before the TOML file: max_queue = 64, engine options under [engine]. Exit code: 0 all requests were finished, "
+        "1 some were cut off, or nothing can be served, 2 bad usage, 130 after a second signal.",
         allow_abbrev=False,
+        most_used=MOST_USED,
     )
     parser.add_argument(
         "models",

@@ -11,7 +11,7 @@ DEFAULT_MODEL = "facebook/bart-large-cnn"
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare ``transept summarize``."""
-    parser = add_task_parser(commands, "summarize", "summarize text files", model=DEFAULT_MODEL, lines=False)
+    parser = add_task_parser(commands, "summarize", model=DEFAULT_MODEL, lines=False)
     parser.set_defaults(run=summarize)
 
 

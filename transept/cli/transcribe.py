@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transept.cli import language_detection
+from transept.cli.commands import COMMANDS
 from transept.cli.confidence import printable_text
 from transept.cli.engine_options import add_limit, add_model_options, engine_options
 from transept.cli.manifest import Manifest
@@ -45,23 +46,21 @@ if TYPE_CHECKING:
 DEFAULT_MODEL = "base"
 MOST_USED = (  # which --help shows; --help-all shows all
     *("--model", "--language", "--task", "--output-format", "--output-dir", "--json", "--verbose"),
-    *("--word-timestamps", "--initial-prompt", "--mode", "--vad", "--diarize", "--channel", "--beam-size"),
-    *("--recursive", "--skip-existing", "--device", "--quantization", "--offline"),
+    *("--word-timestamps", "--initial-prompt", "--mode", "--diarize", "--recursive", "--skip-existing", "--device"),
+    "--quantization",
 )
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare ``transept transcribe``."""
-    about = "transcribe audio and video files, or translate their speech to English"
     parser = commands.add_parser(
         "transcribe",
-        help=about,
+        help=COMMANDS["transcribe"],
         usage="transept transcribe [option ...] FILE ...",
         description="Transcribe audio and video files of any length, or translate their speech to English. The text "
         "goes to standard output, or with -f, -o or --beside to files; everything else goes to standard error.",
-        epilog="Options may be written with underscores, too, and a flag may be followed by True or False, as in "
-        "openai-whisper: --word_timestamps True. Exit code: 0 all files transcribed, 1 some were not (the others still "
-        "are), 2 bad usage.",
+        epilog="Names of openai-whisper and faster-whisper are taken, too: --word_timestamps True --vad_filter True. "
+        "Exit code: 0 all files transcribed, 1 some were not (the others still are), 2 bad usage.",
         allow_abbrev=False,
         most_used=MOST_USED,
     )

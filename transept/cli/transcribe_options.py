@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from transept.cli.flags import add_flags, flag
-from transept.errors import suggest
-from transept.options import MAX_INTEGER, DeclaredOption, Option, declared, declares_options, take_options
+from transept.errors import ParameterError, suggest
+from transept.options import DeclaredOption, Option, declared, declares_options, take_options
 from transept.speech.options import DECODING, SPEECH, TIMES, TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.vad.options import RECORDING, VadOptions
@@ -36,17 +36,6 @@ class CommandOptions:
     detect_language: Annotated[
         bool, Option("print the language of each file and its probability, and no text", group=SPEECH)
     ] = False
-    batch_size: Annotated[
-        int | None,
-        Option(
-            "windows to decode at a time at most, those of all files counted",
-            group=RECORDING,
-            metavar="N",
-            default="64",
-            ge=1,
-            le=MAX_INTEGER,
-        ),
-    ] = None
 
     def __post_init__(self) -> None:
         take_options(self)
@@ -71,19 +60,23 @@ def sample_rate(text: str) -> int:
     return int(text)
 
 
+VAD_PARTS = [
+    dataclasses.replace(each, name=f"vad_{name}", option=dataclasses.replace(each.option, help=""))
+    for name, each in declared(VadOptions).items()
+]
+
+
 def options_of(group: str) -> list[DeclaredOption]:
-    """The options of a transcription, of silence and of the command that stand under a heading."""
+    """The options of a transcription, of silence and of the command that stand under a heading.
+
+    Those of silence are parts of ``--vad-options``, and no help shows them.
+    """
     found = [
         each
         for each in (*declared(TranscriptionOptions).values(), *declared(CommandOptions).values())
-        if each.option.group == group and not each.is_object
-    ]
-    silence = [
-        dataclasses.replace(each, name=f"vad_{name}")
-        for name, each in declared(VadOptions).items()
         if each.option.group == group
     ]
-    return [*found, *silence]
+    return [*found, *VAD_PARTS] if group == RECORDING else found
 
 
 GROUPS = (
@@ -150,8 +143,11 @@ def transcription_options(arguments: argparse.Namespace) -> dict[str, Any]:
         options["temperature"] = TranscriptionOptions(
             temperature=options.get("temperature", 0.0), temperature_increment_on_fallback=increment
         ).temperatures
-    if vad := {name.removeprefix("vad_"): value for name, value in given.items() if name.startswith("vad_")}:
-        options["vad_options"] = vad
+    if vad := {name.removeprefix("vad_"): given[name] for name in (each.name for each in VAD_PARTS) if name in given}:
+        for name in {*vad} & {*options.get("vad_options", ())}:
+            message = f"{{vad_options}} and {{vad_options.{name}}} are the same option: give one of them"
+            raise ParameterError(message, param="vad_options", others={f"vad_options.{name}": vad[name]})
+        options["vad_options"] = {**options.get("vad_options", {}), **vad}
     TranscriptionOptions(**options)  # before a model is loaded
     return options
 

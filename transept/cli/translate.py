@@ -11,8 +11,7 @@ DEFAULT_MODEL = "google-t5/t5-base"
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare ``transept translate``."""
-    about = "translate text files"
-    parser = add_task_parser(commands, "translate", about, model=DEFAULT_MODEL, lines=True, languages=True)
+    parser = add_task_parser(commands, "translate", model=DEFAULT_MODEL, lines=True, languages=True)
     parser.set_defaults(run=translate)
 
 

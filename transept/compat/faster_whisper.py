@@ -155,8 +155,8 @@ class WhisperModel:
         """Segments as they are found, and what is known before the first of them.
 
         audio: a path, an open file, or samples at 16 kHz. options: faster-whisper's, and any of TranscriptionOptions.
-        length_penalty other than 1 is Google's formula here. An English-only model transcribes English, whatever
-        language, task and multilingual say, as there. Raises MediaError, and ParameterError for a bad option.
+        An English-only model transcribes English, whatever language, task and multilingual say, as there. Raises
+        MediaError, and ParameterError for a bad option.
         """
         return _transcribe(self.transcriber, audio, {**DEFAULTS, "language": language, "task": task, **options})
 
@@ -191,13 +191,13 @@ class BatchedInferencePipeline:
         batch_size: int = 8,
         **options: Any,
     ) -> tuple[Iterator[Segment], TranscriptionInfo]:
-        """As `WhisperModel.transcribe`. batch_size has no effect: the engine's max_num_seqs bounds its batch.
+        """As `WhisperModel.transcribe`. batch_size: windows that are decoded at a time.
 
         vad_filter=False is refused without clip_timestamps: silence tells where windows may end.
         """
         if options.pop("vad_filter", True) is False and not options.get("clip_timestamps"):
             raise ParameterError("batches are cut where nobody speaks; leave vad_filter on, or give clip_timestamps")
-        given = {**BATCHED_DEFAULTS, "language": language, "task": task, **options}
+        given = {**BATCHED_DEFAULTS, "language": language, "task": task, "batch_size": batch_size, **options}
         return _transcribe(self.model.transcriber, audio, given)
 
 
@@ -206,8 +206,6 @@ def _transcribe(
 ) -> tuple[Iterator[Segment], TranscriptionInfo]:
     given = by_own_names(options, declared(TranscriptionOptions).values())
     progress = bool(given.pop("log_progress", False))
-    if given.get("length_penalty") == 1:
-        given["length_penalty"] = None  # the mean, of which that is CTranslate2's name
     if given.get("task") == "transcribe":
         given["task"] = None  # the default, which a target_language is no contradiction to
     if transcriber.model.is_english_only:

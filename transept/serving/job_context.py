@@ -32,7 +32,7 @@ def _steps(job: Job, context: Context) -> Job:
             if isinstance(asked, Offload):
                 asked = Offload(partial(context.copy().run, asked.function))
             elif isinstance(asked, Gather):
-                asked = Gather(_jobs(iter(asked.jobs), context), asked.merge)
+                asked = Gather(_jobs(iter(asked.jobs), context), asked.merge, asked.max_jobs)
             try:
                 step, answer = job.send, (yield asked)
             except Exception as error:

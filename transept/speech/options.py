@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from transept.errors import ParameterError
 from transept.options import (
     MAX_INTEGER,
+    MAX_LENGTH_PENALTY,
     MAX_PATIENCE,
     MAX_SEED,
     Option,
@@ -152,11 +153,23 @@ class TranscriptionOptions:
     length_penalty: Annotated[
         float | None,
         Option(
-            "rank results by length as Google does",
-            "The formula is equation 14 of Wu et al. 2016. None: by the mean log probability.",
+            "above 1 favours long texts among beams and draws, below 1 short ones",
+            "They are ranked by ``cumulative_logprob / length**length_penalty``, as in transformers and CTranslate2. "
+            "openai-whisper's length_penalty is gnmt_length_penalty.",
+            group=DECODING,
+            metavar="X",
+            default="1, the mean log probability",
+            ge=-MAX_LENGTH_PENALTY,
+            le=MAX_LENGTH_PENALTY,
+        ),
+    ] = None
+    gnmt_length_penalty: Annotated[
+        float | None,
+        Option(
+            "rank by length as Google's NMT and openai-whisper do, with this alpha",
+            "The formula is equation 14 of Wu et al. 2016, in place of length_penalty's.",
             group=DECODING,
             metavar="A",
-            default="the mean log probability",
             ge=0,
             le=MOST_LENGTH_PENALTY,
         ),
@@ -384,17 +397,28 @@ class TranscriptionOptions:
     mode: Annotated[
         Literal["auto", "sequential", "batched"],
         Option(
-            "auto (default): leave out long silence, decode missed speech again; sequential: openai-whisper's "
-            "algorithm; batched: windows side by side, the fastest",
-            "auto decodes passages of one to two minutes side by side, window after window. batched leaves out all "
-            "silence and cuts windows in pauses; a window's text is the next one's prompt only within chains of up to"
-            " four windows, and segments are sentences.",
+            "auto (default), sequential: openai-whisper's algorithm, or batched: windows side by side, the fastest",
+            "auto leaves out long silence, decodes missed speech again, and decodes passages of one to two minutes side "
+            "by side, window after window. batched leaves out all silence and cuts windows in pauses; a window's text "
+            "is the next one's prompt only within chains of up to four windows, and segments are sentences.",
             group=RECORDING,
             metavar="MODE",
             default="",
         ),
     ] = "auto"
     batched: Annotated[bool, Option("the same as --mode batched", group=RECORDING)] = False
+    batch_size: Annotated[
+        int | None,
+        Option(
+            "windows to decode at a time at most, those of all files counted",
+            "In batched and auto mode. In Python, windows of one recording; max_num_seqs bounds those of all.",
+            group=RECORDING,
+            metavar="N",
+            default="16 of a file",
+            ge=1,
+            le=MAX_INTEGER,
+        ),
+    ] = None
     vad: Annotated[
         bool,
         Option(
@@ -406,10 +430,11 @@ class TranscriptionOptions:
     vad_options: Annotated[
         VadOptions,
         Option(
-            "what counts as silence",
-            "VadOptions, or a dict of them.",
+            "what counts as silence: threshold=0.4,speech_pad_ms=200",
+            "VadOptions, or a dict of them. As text ``name=value,...`` or JSON.",
             aliases=("vad_parameters",),
             group=RECORDING,
+            metavar="NAME=VALUE,...",
             default="",
             parse=partial(made_of, VadOptions),
         ),
@@ -474,6 +499,12 @@ class TranscriptionOptions:
                 param="vad_options",
                 value=self.vad_options,
                 others={"vad": True},
+            )
+        if self.length_penalty is not None and self.gnmt_length_penalty is not None:
+            raise self._contradiction(
+                "{length_penalty=} and {gnmt_length_penalty=} are two formulas; give one of them",
+                "length_penalty",
+                "gnmt_length_penalty",
             )
         if self.diarize and self.channel == EACH:
             raise self._contradiction(

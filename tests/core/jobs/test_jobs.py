@@ -185,7 +185,8 @@ def test_gather_of_jobs_that_ask_nothing(engine: Engine) -> None:
     assert list(engine.runner.run([parent()], max_jobs=1)) == [(0, 0), (0, 1), (0, 2), (0, [0, 1, 2])]
 
 
-def test_gather_has_so_many_jobs_at_work_at_most(engine: Engine) -> None:
+@pytest.mark.parametrize(("max_jobs", "expected"), [(None, MAX_GATHERED), (3, 3), (1, 1), (100, MAX_GATHERED)])
+def test_gather_has_so_many_jobs_at_work_at_most(engine: Engine, max_jobs: int | None, expected: int) -> None:
     assert engine.config.max_num_seqs > MAX_GATHERED
     at_work, most = set(), 0
 
@@ -198,10 +199,11 @@ def test_gather_has_so_many_jobs_at_work_at_most(engine: Engine) -> None:
         return index
 
     def parent():
-        return (yield Gather(child(index) for index in range(2 * MAX_GATHERED)))
+        jobs = (child(index) for index in range(2 * MAX_GATHERED))
+        return (yield Gather(jobs, max_jobs=max_jobs))
 
     assert list(engine.runner.run([parent()], max_jobs=1)) == [(0, list(range(2 * MAX_GATHERED)))]
-    assert most == MAX_GATHERED
+    assert most == expected
 
 
 def test_gather_may_be_nested_and_empty(engine: Engine) -> None:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import argparse
 
+from transept.cli.commands import COMMANDS
 from transept.cli.plugins import install, new, reports
 from transept.registry.plugins import DISABLE_VARIABLE
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare ``transept plugins`` and its subcommands."""
-    about = "show, check, install and write plugins"
     parser = commands.add_parser(
         "plugins",
-        help=about,
-        description=f"{about.capitalize()}. Each plugin brings one or more model families.",
+        help=COMMANDS["plugins"],
+        description=f"{COMMANDS['plugins'].capitalize()}. Each plugin brings one or more model families.",
         epilog=f"Set {DISABLE_VARIABLE} to a comma-separated list of plugins or distributions to leave them out.",
     )
     subcommands = parser.add_subparsers(title="subcommands", metavar="SUBCOMMAND", required=True)

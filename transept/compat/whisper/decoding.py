@@ -25,6 +25,7 @@ from transept.speech.transcriber import Transcriber
 if TYPE_CHECKING:
     from torch import Tensor
 
+RENAMED = {"prompt": "initial_prompt", "sample_len": "max_new_tokens", "length_penalty": "gnmt_length_penalty"}
 TASKS = ("transcribe", "translate", "lang_id")
 ONE_LANGUAGE = "this model knows one language only, so there is nothing to detect"
 
@@ -60,8 +61,7 @@ class DecodingOptions:
         """The same as ours, with one attempt. Raises ParameterError."""
         if self.task not in TASKS:
             raise ParameterError(f"task must be one of {', '.join(TASKS)}, not {self.task!r}")
-        names = {"prompt": "initial_prompt", "sample_len": "max_new_tokens"}
-        given = {names.get(each.name, each.name): getattr(self, each.name) for each in dataclasses.fields(self)}
+        given = {RENAMED.get(each.name, each.name): getattr(self, each.name) for each in dataclasses.fields(self)}
         del given["fp16"]
         if given["max_initial_timestamp"] == 0:
             given["max_initial_timestamp"] = None  # no bound, there

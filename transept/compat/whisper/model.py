@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from transept.compat.recordings import CompatTranscriber
-from transept.compat.whisper.decoding import decode, detect_language, heard_as, told_language
+from transept.compat.whisper.decoding import RENAMED, decode, detect_language, heard_as, told_language
 from transept.errors import ParameterError, TranseptError
 from transept.registry.plugins import discover
 from transept.registry.published import published_checkpoints
@@ -23,7 +23,6 @@ from transept.speech.transcript import Transcript
 if TYPE_CHECKING:
     import torch
 
-RENAMED = {"sample_len": "max_new_tokens"}  # decoding options of openai-whisper, and ours
 CONTROLS_AFTER_LANGUAGES = 5  # between the languages and <|notimestamps|>
 WITHOUT_EFFECT = ("fp16", "prompt")  # dtype is the model's; transcribe() makes the prompts
 

@@ -75,10 +75,12 @@ class Gather:
         jobs are closed.
     merge: called as ``merge(number, event)`` for each event, with the job's number from 0. The events that it returns
         are passed on at once instead. If it raises, the waiting job gets the error once all jobs have ended.
+    max_jobs: number of jobs that may run at a time; the engine may run fewer.
     """
 
     jobs: Iterable[Job]
     merge: Callable[[int, Any], Iterable[Any]] | None = None
+    max_jobs: int | None = None
 
     def __post_init__(self) -> None:
         jobs: Any = self.jobs

@@ -31,6 +31,7 @@ class Task:
     waiting_children: Iterator[Job] | None = None  # the last Gather's jobs that have not started
     children: list[Task] = field(default_factory=list)  # the started ones, in order
     number: int = 0  # of this task among its parent's children
+    max_children: int = 0  # that may be at work, set with waiting_children
     num_at_work: int = 0  # started children that have not ended
     unreleased: deque[Task] = field(default_factory=deque)  # children from the first one that has not ended
     merge: Callable[[int, Any], Iterable[Any]] | None = None  # the last Gather's, of the children's events

@@ -141,7 +141,7 @@ class JobTasks:
 
     def _has_room(self, parent: Task) -> bool:
         """Return True if another child may start: the engine has room for it in the next step."""
-        return parent.num_at_work < MAX_GATHERED and parent.channel.num_requests < self.max_num_seqs
+        return parent.num_at_work < parent.max_children and parent.channel.num_requests < self.max_num_seqs
 
     def _give_output(self, group: SequenceGroup) -> None:
         """Record a request's output of a step for its job, or for Engine.step."""
@@ -206,6 +206,7 @@ class JobTasks:
             if task.depth >= MAX_DEPTH:
                 raise ParameterError(f"jobs gather jobs at most {MAX_DEPTH} deep")
             task.waiting_children, task.merge = iter(event.jobs), event.merge
+            task.max_children = min(event.max_jobs or MAX_GATHERED, MAX_GATHERED)
             self._parents.append(task)
             return True
         if isinstance(event, Offload):

@@ -17,6 +17,7 @@ from transept.core.request.sampling_values import LogitsProcessor as LogitsProce
 from transept.errors import ParameterError
 from transept.options import (
     MAX_INTEGER,
+    MAX_LENGTH_PENALTY,
     MAX_PATIENCE,
     MAX_SEED,
     MAX_TEMPERATURE,
@@ -26,7 +27,6 @@ from transept.options import (
 )
 
 _count = partial(Option, metavar="N", le=MAX_INTEGER)
-MAX_LENGTH_PENALTY = 32.0  # a length to this power, of any length that there is, is a float
 
 # What the sampler reads, besides what `sampling_key` itself puts together.
 KEY_OF_BEAMS = (
@@ -114,7 +114,7 @@ class SamplingParams:
     length_penalty: Annotated[
         float | None,
         Option(
-            "above 0 a beam search favours long texts, below 0 short ones",
+            "above 1 a beam search favours long texts, below 1 short ones",
             "Hypotheses are ranked by ``cumulative_logprob / length**length_penalty``.",
             metavar="X",
             ge=-MAX_LENGTH_PENALTY,

@@ -58,7 +58,8 @@ def decode_windows(
     if options.condition_on_previous_text:
         size = max(1, min(math.ceil(len(windows) / FEWEST_CHAINS), LONGEST_CHAIN))
     chains = (windows[first : first + size] for first in range(0, len(windows), size))
-    heard = yield Gather(_chain(model, chain, language, options) for chain in chains)
+    jobs = (_chain(model, chain, language, options) for chain in chains)
+    heard = yield Gather(jobs, max_jobs=options.batch_size)
     segments = [segment for of_chain in heard for segment in of_chain.segments]
     missed = [stretch for of_chain in heard for stretch in of_chain.missed_speech]
     num_dropped = sum(of_chain.num_dropped for of_chain in heard)

@@ -140,7 +140,7 @@ def _sampling_params(
         search = {
             "num_beams": options.num_beams,
             "patience": options.patience or 1.0,
-            "length_penalty": 1.0,
+            "length_penalty": 1.0 if options.length_penalty is None else options.length_penalty,
             "early_stopping": True,
         }
         search["num_return_sequences"] = min(options.num_beams, SamplingParams(**search).num_hypotheses)
@@ -172,6 +172,13 @@ def _sampling_params(
     )
 
 
+def divisor(length: int, options: TranscriptionOptions) -> float:
+    """Return what the log probability of a text of so many tokens is divided by, to rank it among others."""
+    if options.gnmt_length_penalty is not None:
+        return float(((5 + length) / 6) ** options.gnmt_length_penalty)
+    return float(max(length, 1) ** (1.0 if options.length_penalty is None else options.length_penalty))
+
+
 def _decoded(
     model: SpeechModel,
     options: TranscriptionOptions,
@@ -188,10 +195,7 @@ def _decoded(
         return tokens[:-1] if tokens and tokens[-1] == model.tokenizer.control.end_of_text else tokens
 
     def score(completion: CompletionOutput) -> float:
-        length = len(new_tokens(completion))
-        if options.length_penalty is None:
-            return completion.cumulative_logprob / max(length, 1)
-        return completion.cumulative_logprob / ((5 + length) / 6) ** options.length_penalty
+        return completion.cumulative_logprob / divisor(len(new_tokens(completion)), options)
 
     best = max(output.outputs, key=score)
     tokens = new_tokens(best)

@@ -180,7 +180,7 @@ def decode_passages(
         _decoded(model, passage, None if index else features, language, options)
         for index, passage in enumerate(passages)
     )
-    heard = yield Gather(jobs)
+    heard = yield Gather(jobs, max_jobs=options.batch_size)
     segments = [segment for each in heard for segment in each.segments]
     missed = [stretch for each in heard for stretch in each.missed_speech]
     num_dropped = sum(each.num_dropped for each in heard)
