@@ -25,7 +25,6 @@ from transept.speech.options import TranscriptionOptions
 from transept.speech.output import writers
 from transept.speech.vad.options import VadOptions
 
-
 PARTS = dataclasses.fields(VadOptions)
 
 

@@ -398,7 +398,7 @@ class TranscriptionOptions:
         Literal["auto", "sequential", "batched"],
         Option(
             "auto (default), sequential: openai-whisper's algorithm, or batched: windows side by side, the fastest",
-            "auto leaves out long silence, decodes missed speech again, and decodes passages of one to two minutes side "
+            "auto leaves out long silence, hears missed speech again, and decodes passages of one to two minutes side "
             "by side, window after window. batched leaves out all silence and cuts windows in pauses; a window's text "
             "is the next one's prompt only within chains of up to four windows, and segments are sentences.",
             group=RECORDING,
