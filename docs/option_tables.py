@@ -13,6 +13,7 @@ from transept.cli.transcribe_options import CommandOptions
 from transept.core.config import EngineConfig
 from transept.core.request.limits import Limits
 from transept.core.request.sampling_params import SamplingParams
+from transept.option_names import Alias
 from transept.options import DeclaredOption, declared, written
 from transept.serving.configuration import API_KEY_FILE, CONFIG, PREFIX
 from transept.serving.settings import ServerSettings
@@ -31,6 +32,11 @@ declarations.
 In Python options are keywords. A flag may be written with underscores (`--beam_size`). One without a value may be
 followed by `True` or `False`. A form field of `POST /v1/audio/transcriptions` has the option's own name; those of
 `vad_options` are sent as JSON or as `vad_options[threshold]`.
+"""
+ALIASES = """## Other programs' names
+
+Names of openai-whisper, faster-whisper, transformers, vLLM and OpenAI's API that mean the same as an option. They are
+taken wherever the option is: as keywords, flags, fields, variables and settings. An option is given by one name only.
 """
 
 
@@ -80,7 +86,26 @@ def page() -> str:
             "| option | flag | values | default | |\n| --- | --- | --- | --- | --- |\n" + "\n".join(rows[name])
         )
         parts.append("")
+    parts += [ALIASES, "| name | option |\n| --- | --- |", *alias_rows(), ""]
     return "\n".join(parts)
+
+
+def alias_rows() -> list[str]:
+    """Return the rows of other programs' names."""
+    kinds = (TranscriptionOptions, SamplingParams, EngineConfig)
+    found: dict[str, list[str]] = {}
+    for kind in kinds:
+        for each in declared(kind).values():
+            for alias in each.aliases:
+                found.setdefault(alias.name, []).extend(meaning(alias, f"{kind.__name__}.{each.name}"))
+    return [f"| `{name}` | {', '.join(dict.fromkeys(means))} |" for name, means in sorted(found.items())]
+
+
+def meaning(alias: Alias, name: str) -> list[str]:
+    """Return what an alias stands for: an option, or values of it."""
+    if alias.values is None:
+        return [f"`{name}`"]
+    return [f"`{value}` `{name}={ours!r}`" for value, ours in alias.values.items() if ours is not None]
 
 
 def row(each: DeclaredOption, called: str, variable: str = "") -> str:
