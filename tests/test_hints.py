@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from transept import EngineConfig, SamplingParams, TranscriptionOptions
-from transept.cli import COMMANDS
-from transept.cli.parser import Parser
+from transept.cli import _parser
 from transept.cli.transcribe_options import FORMATS
 from transept.errors import nearest
 from transept.option_names import hint
@@ -27,9 +26,7 @@ def names_of(kind: type) -> list[str]:
 
 
 def parser_of(command: str) -> argparse.ArgumentParser:
-    commands = Parser(prog="transept").add_subparsers()
-    for each in COMMANDS:
-        each.add_parser(commands)
+    (commands,) = (each for each in _parser([command])._actions if isinstance(each, argparse._SubParsersAction))
     found: argparse.ArgumentParser = commands.choices[command]
     return found
 

@@ -127,6 +127,8 @@ class DeclaredOption:
                 return float(text)
             if self.is_object:
                 return self._parts(text)
+        except ParameterError:  # of a part
+            raise
         except (ValueError, KeyError, TypeError, RecursionError):
             wanted = "true or false" if self.is_flag else "name=value,... or a JSON object" if self.is_object else ""
             wanted = wanted or self.wanted
@@ -146,7 +148,10 @@ class DeclaredOption:
         for part in text.split(","):
             name, value = map(str.strip, part.split("="))
             option = declared(kind).get(name.replace("-", "_"))
-            found[option.name if option else name] = option.from_text(value) if option else value
+            try:
+                found[option.name if option else name] = option.from_text(value) if option else value
+            except ParameterError as error:
+                raise error.within(self.name) from None
         return found
 
     @property

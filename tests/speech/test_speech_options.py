@@ -76,7 +76,10 @@ def test_clips_have_several_forms(clips: Any) -> None:
         ({"seed": -1}, "seed must be an integer of at least 0"),
         ({"length_penalty": 1e300}, "length_penalty must be a number of at least -32 and at most 32"),
         ({"gnmt_length_penalty": 101}, "gnmt_length_penalty must be a number of at least 0 and at most 100"),
-        ({"gnmt_length_penalty": 1, "length_penalty": 1}, "length_penalty=1.0 and gnmt_length_penalty=1.0 are two"),
+        (
+            {"gnmt_length_penalty": 1, "length_penalty": 1},
+            "length_penalty=1 and gnmt_length_penalty=1 are two formulas",
+        ),
         ({"compression_ratio_threshold": "2"}, "compression_ratio_threshold must be a number"),
         ({"logprob_threshold": float("nan")}, "logprob_threshold must be a number"),
         ({"word_timestamps": "yes"}, "word_timestamps must be True or False"),
