@@ -208,7 +208,7 @@ def probe(**fields: Any) -> Any:
 
 PARAMETERS: Table = {
     "an unknown parameter": (lambda it: it.sample(temprature=1.0), "temperature"),
-    "a parameter of transformers": (lambda it: it.sample(max_new_tokens=5), "max_tokens"),
+    "a parameter of transformers": (lambda it: it.sample(max_length=5), "max_new_tokens"),
     "n of 0": (lambda it: it.sample(n=0), "n must be"),
     "n in text": (lambda it: it.sample(n="2"), "'2'"),
     "n beyond any memory": (lambda it: it.sample(n=10**9, temperature=1.0), "1000000000"),
