@@ -190,8 +190,8 @@ def test_standard_input(model: Path, texts: list[str]) -> None:
         (["-f", "txt,jsn"], "there is no format \"jsn\". Did you mean 'json'?"),
         (["--output-name", "a"], "--output-name is about files"),
         (["-f", "txt", "--output-name", "a"], "or tell them apart with --output-name, such as '{parent}/{name}'"),
-        (["--threads", "0"], "--threads must be an integer of at least 1"),
-        (["--num-beams", "0"], "--num-beams"),
+        (["--threads", "-1"], "--threads must be an integer of at least 0"),
+        (["--num-beams", "0"], "--beam-size must be an integer of at least 1"),
         (["--dpi", "1"], "error: --dpi must be a number from 18 to 2400, not 1.0"),
         (["--beams", "2"], "there is no option --beams"),
     ],
@@ -258,7 +258,7 @@ def test_pages_that_share_a_file_are_bad_usage(command: Command, files: list[str
 
 def test_usage_is_looked_at_before_pdfs(command: Command, files: list[str]) -> None:
     Path("cut.pdf").write_bytes(pdf_of(["cut"])[:100])
-    for wrong in (["--skip-existing"], ["-o", "texts", "--output-name", "{nmae}"], ["--threads", "0"]):
+    for wrong in (["--skip-existing"], ["-o", "texts", "--output-name", "{nmae}"], ["--threads", "-1"]):
         done = command("read", "cut.pdf", "--model", "no-such-model", *wrong)
         assert done.returncode == 2
         assert "cut.pdf" not in done.stderr
