@@ -179,7 +179,8 @@ def _options(args: Sequence[str], *, before_command: bool) -> Iterator[str]:
 
 def _flag(parser: argparse.ArgumentParser, name: str) -> str:
     """Return the parser's flag for an option, or what it would be."""
-    dest = name.replace("_options.", "_")
+    action = parser._option_string_actions.get(flag(name))  # which may be an alias's
+    dest = name.replace("_options.", "_") if action is None else action.dest
     flags = (each for action in parser._actions if action.dest == dest for each in action.option_strings)
     return next((each for each in flags if each.startswith("--") and not each.startswith("--no-")), flag(name))
 
