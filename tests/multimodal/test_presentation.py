@@ -47,6 +47,15 @@ def test_sound_that_begins_after_the_picture_keeps_its_begin(container, codec):
     assert recording.warnings == []  # nothing is missing
 
 
+def test_the_index_of_avi_may_follow_a_byte_that_its_list_does_not_count():
+    data = bytearray(timed_file("avi", "libmp3lame", [[(4.98, tone(3))]], video_seconds=8))
+    place = data.index(b"movi") - 4
+    (size,) = struct.unpack_from("<I", data, place)
+    struct.pack_into("<I", data, place, size - 1)
+    ((begin, _),) = loud(load_audio(bytes(data)))
+    assert begin == pytest.approx(4.9, abs=0.15)
+
+
 @pytest.mark.parametrize(
     ("container", "codec"), [("ipod", "aac"), ("matroska", "aac"), ("matroska", "pcm_s16le"), ("mpegts", "aac")]
 )

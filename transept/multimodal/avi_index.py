@@ -55,7 +55,7 @@ class AviIndex:
         if seconds is None or movie < 8:
             return None
         size = int.from_bytes(head[movie - 4 : movie], "little")
-        file.seek(movie + size)
+        file.seek(movie + size + size % 2)
         header = file.read(8)
         if header[:4] != b"idx1":
             return None
