@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from transept.cli.commands import COMMANDS
 from transept.cli.documents import read_text
 from transept.cli.engine_options import add_model_options, engine_options
-from transept.cli.flags import add_flags
+from transept.cli.flags import add_flag, add_flags
 from transept.cli.printable import printable, printable_name, tell
 from transept.cli.result_files import write_whole
 from transept.cli.suffixes import split_suffix
@@ -21,8 +21,10 @@ from transept.cli.transcribe import DEFAULT_MODEL
 from transept.cli.transcribe_options import check_layout, formats, subtitle_layout
 from transept.errors import PromptError
 from transept.options import declared
+from transept.speech.options import TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 
+HEARING = ("language", "batched")  # options of a transcription
 MOST_USED = (
     *("--model", "--language", "--batched", "--output-format", "--output-dir", "--json", "--highlight-words"),
     *("--max-line-width", "--max-words-per-line", "--device", "--quantization", "--threads", "--offline"),
@@ -46,8 +48,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("audio", metavar="AUDIO", help="audio or video file")
     parser.add_argument("text", metavar="TEXT", help="text file in UTF-8; - is standard input")
-    parser.add_argument("--language", metavar="NAME", help="language spoken, as code or name (default: detected)")
-    parser.add_argument("--batched", action="store_true", help="hear windows beside each other: faster")
+    for name in HEARING:
+        add_flag(parser, declared(TranscriptionOptions)[name])
     output = parser.add_argument_group("output")
     output.add_argument(
         "-f", "--output-format", type=formats, metavar="F,F,...", help="write files: srt, json, ass, ..."
@@ -74,7 +76,7 @@ def align(arguments: argparse.Namespace) -> int:
         from transept.speech.transcriber import Transcriber
 
         transcriber = Transcriber(arguments.model, **engine_options(arguments))
-    options = {"language": arguments.language, "batched": arguments.batched}
+    options = {name: getattr(arguments, name) for name in HEARING if name in arguments}
     transcript = transcriber.align(arguments.audio, text, progress=None, **options)
     if arguments.json:
         print(printable(json.dumps({"file": arguments.audio, **transcript.to_dict()}, ensure_ascii=False)))

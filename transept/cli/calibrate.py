@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from transept.cli.commands import COMMANDS
 from transept.cli.engine_options import MODEL, add_engine_options, engine_options
+from transept.cli.flags import add_flag
 from transept.cli.printable import printable_name, tell
 from transept.cli.recordings import find_recordings
 from transept.errors import ParameterError, TranseptError
+from transept.options import declared
+from transept.speech.options import TranscriptionOptions
 
 if TYPE_CHECKING:
     from transept.speech.calibration import Calibration
@@ -68,7 +71,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "the text of whole windows counts as right",
     )
     parser.add_argument("--show", action="store_true", help="print what is kept for the model, and measure nothing")
-    parser.add_argument("--language", metavar="NAME", help="language spoken, as code or name (default: detected)")
+    add_flag(parser, declared(TranscriptionOptions)["language"], default=None)
     add_engine_options(parser.add_argument_group("model"))
     parser.set_defaults(run=calibrate, parser=parser)
 

@@ -10,8 +10,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from transept.cli.commands import COMMANDS
+from transept.cli.flags import add_flag
 from transept.cli.printable import printable, printable_name, tell
+from transept.core.config import EngineConfig
 from transept.errors import TranseptError
+from transept.options import declared
 
 MEGABYTE = 1_000_000
 
@@ -47,8 +50,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _add_model_dir(parser: argparse.ArgumentParser, default: str | None) -> None:
-    about = "folder that models are kept in (default: the hub's cache)"
-    parser.add_argument("--model-dir", metavar="DIR", default=default, help=about)
+    add_flag(parser, declared(EngineConfig)["model_dir"], default=default)
 
 
 @dataclass(frozen=True)
