@@ -53,4 +53,4 @@ def test_curl_gets_an_answer(command: str, stands_for: dict[str, str], serve: Se
 
 
 def test_there_are_examples() -> None:
-    assert len(CURLS) == 5
+    assert len(CURLS) == 6

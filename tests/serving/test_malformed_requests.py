@@ -242,6 +242,10 @@ JSON = {
     "a summary with languages": body("/v1/summarize", {"input": "a", "target": "de"}),
     "a translation of numbers": body("/v1/translate", {"input": [1, 2]}),
     "a translation to nowhere": body("/v1/translate", {"input": "a", "source": "en", "target": "nowhere"}),
+    "a file of no format": body("/v1/format", {"segments": []}),
+    "a file of no segments": body("/v1/format", {"format": "srt"}),
+    "a file of words without times": body("/v1/format", {"format": "srt", "segments": [], "max_line_width": "a"}),
+    "a file of a time without end": Case("/v1/format", b'{"format": "srt", "segments": [{"start": 1e999}]}'),
     "more than 8 MiB": body("/v1/summarize", {"input": "a" * (9 << 20)}),
 }
 PATHS = {

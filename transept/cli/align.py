@@ -16,10 +16,10 @@ from transept.cli.engine_options import add_model_options, engine_options
 from transept.cli.flags import add_flag, add_flags
 from transept.cli.printable import printable, printable_name, tell
 from transept.cli.result_files import write_whole
-from transept.cli.suffixes import split_suffix
 from transept.cli.transcribe import DEFAULT_MODEL
 from transept.cli.transcribe_options import check_layout, formats, subtitle_layout
 from transept.errors import PromptError
+from transept.multimodal.suffixes import split_suffix
 from transept.options import declared
 from transept.speech.options import TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout

@@ -19,10 +19,10 @@ from transept.cli.engine_options import LIMITS, add_limit, add_model_options, en
 from transept.cli.flags import add_flags, flag, named
 from transept.cli.parser import in_flags
 from transept.cli.printable import printable_name, tell
-from transept.cli.suffixes import IMAGES, MEDIA
 from transept.cli.tally import FAILURES_NAMED
 from transept.cli.transcribe_options import options_of, speech_engine, transcription_options
 from transept.core.request.sampling_params import SamplingParams
+from transept.multimodal.suffixes import IMAGES, MEDIA
 from transept.option_names import by_own_names
 from transept.options import DeclaredOption, declared, written
 from transept.speech.options import DECODING, SPEECH, TIMES

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from transept.cli.documents import STDIN
 from transept.cli.printable import printable_name, tell
 from transept.cli.recordings import Kind, Missing, Recording, find_files
-from transept.cli.suffixes import IMAGES, PDF
 from transept.errors import MediaError
+from transept.multimodal.suffixes import IMAGES, PDF
 
 if TYPE_CHECKING:
     from transept.multimodal.pdf import PdfPage

@@ -19,9 +19,9 @@ from typing import Any
 
 from transept.cli.near_files import near_file
 from transept.cli.printable import printable_name
-from transept.cli.suffixes import MEDIA
 from transept.cli.transcribe_options import FORMATS
 from transept.errors import ParameterError
+from transept.multimodal.suffixes import MEDIA
 
 STDIN = "-"
 RESULTS = {f".{suffix}" for suffix in (*FORMATS, "jsonl")}  # of files that this command writes beside recordings

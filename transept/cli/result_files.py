@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from transept.cli.recordings import Recording, roots
-from transept.cli.suffixes import split_suffix
 from transept.cli.transcribe_options import FORMATS
 from transept.errors import ParameterError, suggest
+from transept.multimodal.suffixes import split_suffix
 
 BY_STEM, BY_NAME = "{folder}/{stem}", "{folder}/{name}"
 BY_PARENT = "{parent}/{name}"

@@ -44,7 +44,7 @@ FORWARDED = (  # of a request's scope: what is plain data
     *("headers", "client", "server"),
 )
 SPEECH_PATHS, TRANSLATIONS_PATH, IMAGE_PATH, MODELS_PATH = (
-    "/v1/audio/",
+    ("/v1/audio/", "/v1/format"),  # a speech model's replica knows the names of languages
     "/v1/audio/translations",
     "/v1/read",
     "/v1/models",

@@ -116,6 +116,7 @@ class ServedModels:
         self.is_draining = False
         self.reading: set[asyncio.Timeout] = set()  # of requests whose bodies are awaited; set by http.access
         self.uploads = Uploads(settings.max_uploads)
+        self.formatting = asyncio.Lock()  # held by http.transcript_files: a transcript and its file fill memory
         self.audio_memory = AudioMemory(settings.audio_memory_bytes)
         self._loading: asyncio.Task[None] | None = None
 

@@ -1,7 +1,7 @@
 """Give words and segments a duration: attention assigns some words none.
 
 `transept.speech.lasting` gives every word of a transcript a length. `transept.speech.output` does the same for
-subtitles, since transcripts also come from elsewhere. The page has the same rules in ``serving/web/whole-words.js``.
+subtitles, since transcripts also come from elsewhere.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -63,7 +62,11 @@ class Segment:
 
         Where nothing is said there are no words either, which it says of such segments alone.
         """
-        fields = dataclasses.asdict(self)
+        fields: dict[str, Any] = {
+            name: list(value) if isinstance(value, list) else value for name, value in vars(self).items()
+        }
+        if self.words is not None:
+            fields["words"] = [dict(vars(word)) for word in self.words]
         if not self.text and not self.tokens and self.words is None:
             fields["words"] = []
         for name in ("words", "token_logprobs", "language", "speaker"):

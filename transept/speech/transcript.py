@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
@@ -12,6 +12,7 @@ from transept.speech.options import TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.output.writers import write_transcript
 from transept.speech.segments import Segment
+from transept.speech.transcript_fields import Fields, numbers_in, segments_in, stretches_in, texts_in
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,33 @@ class Transcript:
         known = {each.name: getattr(info, each.name) for each in dataclasses.fields(info)}
         why = None if text else reason
         return cls(text=text, segments=segments, missed_speech=list(missed_speech), reason=why, **known)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Transcript:
+        """Return the transcript that a dict describes: one of `to_dict`, OpenAI's verbose JSON, or one edited by hand.
+
+        given: needs ``segments``, each with ``start``, ``end`` and ``text``; all else has a default, and further fields
+        are ignored. options are the defaults, since the dict has none.
+        Raises ParameterError, whose param names the field at fault, such as ``"segments[3].start"``.
+        """
+        fields = Fields(given)
+        segments = segments_in(fields)
+        duration = fields.seconds("duration", max((segment.end for segment in segments), default=0.0))
+        spoken = "language" if fields.raw("spoken_language") is None else "spoken_language"  # beside a translation's
+        probability = fields.raw("language_probability")
+        return cls(
+            text=fields.text("text", "".join(segment.text for segment in segments).strip()),
+            language=fields.text(spoken, ""),
+            language_probability=None if probability is None else fields.number("language_probability", 0.0),
+            language_probabilities=numbers_in(fields, "language_probabilities"),
+            duration=duration,
+            duration_after_vad=fields.seconds("duration_after_vad", duration),
+            segments=segments,
+            options=TranscriptionOptions(),
+            missed_speech=stretches_in(fields, "missed_speech"),
+            warnings=texts_in(fields, "warnings"),
+            reason=fields.text("reason", "") or None,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts and lists, ready for JSON: openai-whisper's text, segments and language, then what is ours."""

@@ -1,8 +1,7 @@
 """Ends of words among timed tokens: the places at which a line, a subtitle or a segment may be cut.
 
 Whisper's words are runs of tokens: a word with a hyphen, an apostrophe or a decimal point is several of them.
-Called by `timing.sentences`, `timing.turns` and `transept.speech.output.subtitles`. The page has the same rules in
-``serving/web/whole-words.js``.
+Called by `timing.sentences`, `timing.turns` and `transept.speech.output.subtitles`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ NEVER_FIRST = ("Mn", "Mc", "Pe", "Pf", "Po", "Lm")  # categories: vowel signs, c
 NEVER_LAST = ("Ps", "Pi")  # categories: opening marks
 SMALL_KANA = "ぁぃぅぇぉっゃゅょゎァィゥェォッャュョヮヵヶ"  # belong to the character before them
 LEADING_SIGNS = "เแโใไເແໂໃໄ\u1039\u17d2"  # vowels and stackers that belong to the consonant after them
-LINE_BREAKS = re.compile(r"[ \t\r\n]*[\r\n][ \t\r\n]*")
+LINE_BREAKS = re.compile(r"(?<![ \t\r\n])[ \t]*[\r\n][ \t\r\n]*")
 
 
 def may_break(before: str, after: str) -> bool:
@@ -44,14 +43,15 @@ def may_break(before: str, after: str) -> bool:
 def parts_of_words(words: Sequence[Word]) -> list[list[Word]]:
     """Group the parts of each whole word of a segment; a lone blank joins the next word."""
     groups: list[list[Word]] = []
-    text = ""  # of the current word
+    last, is_blank = "", True  # of the current word: its last character, and whether it shows nothing yet
     for word in words:
-        if groups and (not word.word or not text.strip() or not may_break(text, word.word)):
+        if groups and (not word.word or is_blank or not may_break(last, word.word)):
             groups[-1].append(word)
-            text += word.word
         else:
             groups.append([word])
-            text = word.word
+            is_blank = True
+        last = word.word[-1:] or last
+        is_blank = is_blank and not word.word.strip()
     return groups
 
 

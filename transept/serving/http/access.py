@@ -39,7 +39,7 @@ def cross_origin(app: ASGIApp, origins: Collection[str]) -> ASGIApp:
         allow_origins=list(origins),
         allow_methods=["*"],
         allow_headers=["*"],
-        expose_headers=["X-Request-Id", "Retry-After", "retry-after-ms"],
+        expose_headers=["Content-Disposition", "X-Request-Id", "Retry-After", "retry-after-ms"],
     )
 
 

@@ -16,7 +16,16 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from transept.serving.errors import ApiError, client_gone
-from transept.serving.http import api_docs, catalog, completions, image_texts, probes, text_tasks, transcriptions
+from transept.serving.http import (
+    api_docs,
+    catalog,
+    completions,
+    image_texts,
+    probes,
+    text_tasks,
+    transcript_files,
+    transcriptions,
+)
 from transept.serving.http.access import Access, cross_origin
 from transept.serving.http.failures import answer_to
 from transept.serving.http.rules import HttpRules, refuse_query
@@ -51,7 +60,10 @@ def build_app(settings: ServerSettings) -> FastAPI:
     app.state.settings = settings
     app.state.models = ServedModels(settings)
     app.state.metrics = Metrics(app.state.models)
-    routers = [module.router for module in (transcriptions, completions, text_tasks, image_texts, catalog, probes)]
+    routers = [
+        module.router
+        for module in (transcriptions, transcript_files, completions, text_tasks, image_texts, catalog, probes)
+    ]
     for router in routers:
         app.include_router(router, dependencies=[Depends(refuse_query)])
     app.include_router(api_docs.router)

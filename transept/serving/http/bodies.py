@@ -24,10 +24,12 @@ FILTERS = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}  # sampling filters, each wit
 SAMPLING_FIELDS = tuple(field.name for field in dataclasses.fields(SamplingParams) if field.name not in NOT_OVER_HTTP)
 
 
-async def read_json(request: Request, known: Iterable[str]) -> dict[str, Any]:
+async def read_json(
+    request: Request, known: Iterable[str], most: int = MAX_JSON_BYTES, what: str = "text"
+) -> dict[str, Any]:
     """Return the body, a JSON object, without the fields that are null.
 
-    known: all valid fields. Raises ApiError: 413 for more than MAX_JSON_BYTES, 400 for a body that
+    known: all valid fields. what: it holds. Raises ApiError: 413 for more than so many bytes, 400 for a body that
     is not a JSON object in UTF-8, for a name that comes twice, NaN, lists MAX_DEPTH deep, and unknown fields.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -36,8 +38,8 @@ async def read_json(request: Request, known: Iterable[str]) -> dict[str, Any]:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > MAX_JSON_BYTES:
-            message = f"the body is larger than {MAX_JSON_BYTES >> 20} MiB: split the text"
+        if len(body) > most:
+            message = f"the body is larger than {most >> 20} MiB: split the {what}"
             raise ApiError(413, message, code="too_large")
     given = await run_in_threadpool(parse, bytes(body))
     try:

@@ -150,7 +150,7 @@ def _json(segments: Sequence[Segment], language: str, layout: SubtitleLayout) ->
     for segment in segments:
         fields = segment.to_dict()
         if segment.words is not None:
-            fields["words"] = [{"word": each.word, **dataclasses.asdict(each)} for each in segment.words]
+            fields["words"] = [{"word": each.word, **vars(each)} for each in segment.words]
         listed.append(fields)
     text = "".join(segment.text for segment in segments)  # with the blank before its first word
     return json.dumps({"text": text, "segments": listed, "language": language})
@@ -165,6 +165,16 @@ FORMATS: dict[str, Callable[[Sequence[Segment], str, SubtitleLayout], str]] = {
     "lrc": _lyrics,
     "csv": _comma_separated,
     "ass": _karaoke,
+}
+MEDIA_TYPES = {
+    "txt": "text/plain",
+    "vtt": "text/vtt",
+    "srt": "application/x-subrip",
+    "tsv": "text/tab-separated-values",
+    "json": "application/json",
+    "lrc": "text/plain",
+    "csv": "text/csv",
+    "ass": "text/x-ssa",
 }
 SUBTITLES = ("srt", "vtt", "lrc", "ass")  # the formats that look at the layout
 

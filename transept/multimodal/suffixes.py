@@ -1,6 +1,6 @@
-"""Suffixes of the files that commands take, and names without them.
+"""Suffixes of recordings and images, and names without them.
 
-Called by `recordings`, `read_inputs` and `result_files`. The page has the same list in ``serving/web/file-names.js``.
+Called by the commands, for the files that they take and write, and by the server, for the names of its files.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Names of files without their suffixes, for what is written beside them."""
 
-import re
-from pathlib import Path
-
 import pytest
 
-import transept
-from transept.cli.suffixes import KNOWN, split_suffix
+from transept.multimodal.suffixes import split_suffix
 
 
 @pytest.mark.parametrize(
@@ -27,9 +23,3 @@ from transept.cli.suffixes import KNOWN, split_suffix
 )
 def test_only_suffixes_of_recordings_and_images_are_taken_off(name: str, expected: tuple[str, str]) -> None:
     assert split_suffix(name) == expected
-
-
-def test_the_page_knows_the_same_suffixes() -> None:
-    code = (Path(transept.__file__).parent / "serving" / "web" / "file-names.js").read_text()
-    listed = " ".join(re.findall(r'^    "([^"]+)"', code, re.MULTILINE)).split()
-    assert listed == sorted(suffix.removeprefix(".") for suffix in KNOWN)
