@@ -7,7 +7,6 @@ browser's console must be free of errors, which violations of the content securi
 import io
 import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -30,17 +29,13 @@ from speech.recordings import clip as samples_of
 from transformers import SeamlessM4TConfig, SeamlessM4TForSpeechToText
 
 import transept
-from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.output.writers import FORMATS
-from transept.speech.segments import Segment, Word
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed (Debian: apt-get install chromium)")
 
 KEY = "key-of-the-tests"
 SEAMLESS = Path(__file__).parents[2] / "examples" / "transept-seamless"
 OVERLAP = RATE  # samples: a second
-ODD_SPEAKERS = [None, "left", 'Jo & <b>Al</b>, "{K}\\ -']
-ODD_TEXT = 'ab é日😀"\\/\n\t\x7f\u2028-->. \u3000\x85'
 
 
 DIARIZER = """from transept.authoring import hookimpl
@@ -651,39 +646,6 @@ def written(transcript: transept.Transcript, file: Path) -> str:
     return file.read_bytes().decode()
 
 
-def test_odd_transcripts_are_written_as_python_writes_them(visit):
-    draw = random.Random(24)
-
-    def text() -> str:
-        return "".join(draw.choice(ODD_TEXT) for _ in range(draw.randrange(9)))
-
-    def time() -> float:
-        return draw.choice([0.0, 1.0, 1e-5, 0.0005, draw.randrange(9000) / 2000, draw.random() * 9000])
-
-    def number() -> float:
-        return draw.choice([time(), 1e16])
-
-    def word() -> Word:
-        return Word(time(), time(), text(), number())
-
-    def segment(index: int, words: bool) -> Segment:
-        listed = [word() for _ in range(draw.choice([0, 1, 2, 3] * 8 + [1001]))] if words else None
-        spoken = {"language": draw.choice([None, "de"]), "speaker": draw.choice(ODD_SPEAKERS)}
-        numbers = (number() for _ in range(4))
-        return Segment(index, 300, time(), time(), text(), [50364, 7], *numbers, listed, **spoken)
-
-    transcripts = [[segment(index, number % 2 == 0) for index in range(draw.randrange(5))] for number in range(60)]
-    for name, write in FORMATS.items():
-        found = visit.page.evaluate(
-            """async ([transcripts, name]) => {
-              const { FORMATS } = await import(new URL('web/exports.js', document.baseURI));
-              return transcripts.map((segments) => FORMATS[name].write(segments, 'en'));
-            }""",
-            [[[{"speaker": "", **each.to_dict()} for each in segments] for segments in transcripts], name],
-        )
-        assert found == [write(segments, "en", SubtitleLayout()) for segments in transcripts], name
-
-
 def test_a_recording_is_transcribed_again_with_other_options(visit, clip, reference):
     visit.transcribe(clip)
     visit.edit()
@@ -819,6 +781,31 @@ def test_a_dead_server_is_waited_for(own_server, visit_of, clip):
     own_server.start()
     visit.expect_state(clip.name, "^Done")
     expect(visit.page.locator("#banner")).to_be_hidden()
+
+
+def test_downloads_wait_for_a_server_that_is_gone(own_server, visit_of, clip):
+    visit = visit_of(own_server)
+    visit.expected.append("ERR_")
+    visit.transcribe(clip)
+    visit.edit()
+    visit.said.first.focus()
+    visit.page.keyboard.type("Edited ")
+    own_server.stop()
+    gone = "The server, which writes the files, does not answer. Nothing is lost: download again when it is back."
+    for menu in ("Download", "Download all"):
+        message = visit.page.locator(f"#{menu.lower().replace(' ', '-')}-message")
+        expect(message).to_be_hidden()
+        visit.page.get_by_role("button", name=menu, exact=True).click()
+        visit.page.get_by_role("menuitem", name=re.compile(r"\bsrt$")).click()
+        expect(message).to_have_text(gone)
+    visit.check_accessibility()
+    expect(visit.said.first).to_have_text(re.compile("^Edited "))  # and reading goes on
+    own_server.start()
+    expect(visit.page.locator("#banner")).to_be_hidden()
+    assert "Edited " in visit.download("srt")
+    expect(visit.page.locator("#download-message")).to_be_hidden()
+    visit.downloaded("Download all", "srt")
+    expect(visit.page.locator("#download-all-message")).to_be_hidden()
 
 
 @pytest.mark.slow

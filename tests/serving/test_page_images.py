@@ -66,7 +66,7 @@ def test_images_and_pdfs_are_read(visit_of, page_server, reader, pdf, no_image, 
     visit.expected.append("status of 400")
     page = visit.page
     open_tab(visit)
-    expect(page.locator("#image-limits")).to_contain_text("or PDF, up to 128 MB each")
+    expect(page.locator("#image-limits")).to_contain_text("or PDF, up to 128 MiB each")
     visit.check_accessibility()
     page.set_input_files("#image-file", [*IMAGES, pdf, no_image])
     for file, expected in zip(IMAGES, reader.read(IMAGES), strict=True):

@@ -148,12 +148,12 @@ def test_limits_are_told_before_anything_is_sent(visit, tmp_path):
     page, sent = visit.page, []
     visit.expected.append("status of 413")
     page.on("request", lambda request: request.method == "POST" and sent.append(request.url))
-    limits = "Up to 4 MB and 10 minutes each. The server works on 16 at a time, and 64 more may wait."
+    limits = "Up to 4 MiB and 10 minutes each. The server works on 16 at a time, and 64 more may wait."
     expect(page.locator("#limits")).to_have_text(limits)
     (tmp_path / "large.wav").write_bytes(b"large" * (1 << 20))
     (tmp_path / "empty.mp3").touch()
     visit.add(tmp_path / "large.wav", tmp_path / "empty.mp3")
-    visit.expect_state("large.wav", "^Failed: This file has 5 MB, over the limit of 4 MB\\.$")
+    visit.expect_state("large.wav", "^Failed: This file has 5 MiB, over the limit of 4 MiB\\.$")
     visit.expect_state("empty.mp3", "^Failed: This file is empty\\.$")
     assert not sent
     soundfile.write(tmp_path / "long.flac", numpy.zeros(601 * RATE, numpy.int16), RATE)
@@ -230,6 +230,8 @@ def test_every_error_of_the_server_has_words(visit):
         *(("recording", status, code, None) for status, code in ((401, "invalid_api_key"), (404, "model_not_found"))),
         *(("recording", status, code, None) for status, code in ((408, "timeout"), (413, "too_large"), (413, None))),
         *(("recording", status, code, None) for status, code in ((429, "queue_full"), (500, "failed"), (502, None))),
+        *((subject, 507, "disk_full", None) for subject in ("recording", "image")),
+        *(("transcript", *shape) for shape in ((400, "invalid_value", "segments[3].text"), (413, "too_large", None))),
         *(("recording", 503, code, None) for code in ("loading", "draining", "failed", "unavailable")),
         *((subject, 400, "invalid_media", "file") for subject in ("recording", "image", "text")),
         *((subject, 413, "too_large", "file") for subject in ("recording", "image", "text")),
@@ -359,6 +361,30 @@ def test_all_transcripts_come_in_one_archive(visit, clip, broken, tmp_path):
         assert archive.read("Grüße, 日本.srt").decode() == visit.download("srt")
 
 
+def test_a_busy_server_writes_files_when_it_says_so(visit, clip):
+    visit.expected.append("status of 429")
+    visit.transcribe(clip)
+    asked = []
+
+    def busy_once(route):
+        asked.append(route.request.post_data_json["format"])
+        if len(asked) > 1:
+            route.continue_()
+            return
+        error = {"message": "too many", "type": "rate_limit_error", "param": None, "code": "too_many_uploads"}
+        route.fulfill(status=429, json={"error": error}, headers={"Retry-After": "1"})
+
+    visit.page.route("**/v1/format", busy_once)
+    button = visit.page.get_by_role("button", name="Download", exact=True)
+    button.click()
+    with visit.page.expect_download() as download:
+        visit.page.get_by_role("menuitem", name=re.compile(r"\bsrt$")).click()
+        expect(visit.page.locator("#download-message")).to_have_text("The server is busy; trying again in 1 s")
+    assert download.value.suggested_filename == f"{clip.stem}.srt"
+    expect(visit.page.locator("#download-message")).to_be_hidden()
+    assert asked == ["srt", "srt"]
+
+
 def test_an_archive_is_one_that_python_reads(visit):
     names = ["a.txt", "A.TXT", "a.txt", "../up/é.srt", "e\u0301.srt", "é.srt", ".hidden", "", "x" * 300, "CON?.txt"]
     texts = [f"{name} 😀\r\n" * 3 for name in names]
@@ -366,7 +392,8 @@ def test_an_archive_is_one_that_python_reads(visit):
         """async ([names, texts]) => {
           const { uniqueNames, zipOf } = await import(new URL('web/zip.js', document.baseURI));
           const [unique, date] = [uniqueNames(names), new Date(2024, 1, 29, 13, 5, 8)];
-          const blob = zipOf(unique.map((name, index) => ({ name, text: texts[index] })), date);
+          const files = unique.map((name, index) => ({ name, data: new TextEncoder().encode(texts[index]) }));
+          const blob = zipOf(files, date);
           return [unique, [...new Uint8Array(await blob.arrayBuffer())]];
         }""",
         [names, texts],

@@ -1,5 +1,5 @@
 // The server's HTTP interface: JSON, uploads, server-sent events, errors, and the key.
-// Called by server.js, queue.js, image-queue.js and text-tab.js. All addresses are relative to the page, which may stand behind a prefix.
+// Called by server.js, queue.js, downloads.js, image-queue.js and text-tab.js. All addresses are relative to the page, which may stand behind a prefix.
 
 const KEY = "transept-key";
 const BUSY = new Set([429, 503]);
@@ -41,14 +41,19 @@ export async function postForm(path, form, { signal }) {
   return (await send(path, { method: "POST", body: form, signal })).json();
 }
 
+/** Posts JSON, and returns the file that answers it: {name, blob}. */
+export async function postForFile(path, body, { signal } = {}) {
+  const response = await sendJson(path, body, { signal });
+  const [, name] = /filename\*=utf-8''([^;]+)/.exec(response.headers.get("Content-Disposition") ?? "") ?? [];
+  const blob = await response.blob().catch((error) => {
+    throw error.name === "AbortError" ? error : new UnreachableError("The connection to the server broke off.");
+  });
+  return { name: name ? decodeURIComponent(name) : "transcript", blob };
+}
+
 /** Posts JSON and hands each event of the answering stream to onEvent. */
 export async function streamJson(path, body, { signal, onEvent }) {
-  const response = await send(path, {
-    method: "POST",
-    headers: { "Content-Type": "application/json", Accept: "text/event-stream" },
-    body: JSON.stringify(body),
-    signal,
-  });
+  const response = await sendJson(path, body, { signal, headers: { Accept: "text/event-stream" } });
   const parser = new EventParser();
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   for (;;) {
@@ -169,6 +174,11 @@ export class EventParser {
 /** The error in an event {"error": {...}}, with the status that an answer would have had. */
 export function errorInStream({ message, type, code, param }) {
   return new ApiError(message ?? "The server failed.", { status: STATUSES[type] ?? 400, code, param });
+}
+
+function sendJson(path, body, { signal, headers }) {
+  const withType = { "Content-Type": "application/json", ...headers };
+  return send(path, { method: "POST", headers: withType, body: JSON.stringify(body), signal });
 }
 
 async function send(path, options) {

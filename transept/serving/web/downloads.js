@@ -1,27 +1,47 @@
 // The two download menus: for the recording that is shown, and for all finished ones, as one archive.
-// main.js makes one.
+// The server writes each file, so that it is the one that `transept transcribe` writes. main.js makes one.
 
+import { UnreachableError, politely, postForFile } from "./api.js";
 import { announce, byId, counted, download } from "./dom.js";
-import { FORMATS } from "./exports.js";
-import { stemOf } from "./file-names.js";
+import { PageError, inPlainWords } from "./errors.js";
 import { Menu } from "./menu.js";
+import { showMessage } from "./message-box.js";
 import { Transcript } from "./transcript.js";
+import { waitText } from "./words.js";
 import { uniqueNames, zipOf } from "./zip.js";
 
+// The formats of /v1/format, with the word for each in a menu.
+const FORMATS = {
+  txt: "Text",
+  srt: "Subtitles",
+  vtt: "Web subtitles",
+  json: "Data",
+  tsv: "Table",
+  csv: "Spreadsheet",
+  lrc: "Lyrics",
+  ass: "Karaoke",
+};
 const EVERY = Object.keys(FORMATS);
+const AT_ONCE = 2; // requests
+const LONG = 1000; // milliseconds after which an archive shows its progress
 
 export class Downloads {
   #queue;
+  #server;
 
   /** shown: returns the recording that the reader shows. */
-  constructor(queue, shown) {
-    this.#queue = queue;
-    const each = (choose) => EVERY.map((format) => ({ label: FORMATS[format].label, note: format, choose: () => choose(format) }));
+  constructor(queue, server, shown) {
+    [this.#queue, this.#server] = [queue, server];
+    const each = (choose) => EVERY.map((format) => ({ label: FORMATS[format], note: format, choose: () => choose(format) }));
     const archive = (choose) => ({ label: "All of these", note: "zip", choose });
-    new Menu("download", [...each((format) => saveOne(shown(), format)), archive(() => saveArchive([shown()], EVERY))]);
+    const [one, all] = [byId("download-message"), byId("download-all-message")];
+    new Menu("download", [
+      ...each((format) => this.#attempt(one, (say) => saveOne(shown(), format, say))),
+      archive(() => this.#attempt(one, (say) => saveArchive([shown()], EVERY, say))),
+    ]);
     new Menu("download-all", [
-      ...each((format) => saveArchive(this.#done, [format])),
-      archive(() => saveArchive(this.#done, EVERY)),
+      ...each((format) => this.#attempt(all, (say) => saveArchive(this.#done, [format], say))),
+      archive(() => this.#attempt(all, (say) => saveArchive(this.#done, EVERY, say))),
     ]);
     for (const type of ["item", "list"]) queue.addEventListener(type, () => this.#show());
   }
@@ -33,24 +53,61 @@ export class Downloads {
   #show() {
     byId("download-all").disabled = !this.#done.length;
   }
+
+  /** Runs a download, which may say how far it is, and shows in a box what went wrong. */
+  async #attempt(box, save) {
+    const say = (text) => {
+      box.className = "hint";
+      showMessage(box, text);
+    };
+    try {
+      await save(say);
+      showMessage(box, "");
+    } catch (error) {
+      const gone = error instanceof UnreachableError;
+      if (gone) this.#server.refresh();
+      box.className = "message";
+      showMessage(box, inPlainWords(gone ? SERVER_GONE : error, "transcript"));
+    }
+  }
 }
 
-function saveOne(item, format) {
-  const name = `${stemOf(item.name)}.${format}`;
-  download(name, new Blob([written(item, format)], { type: FORMATS[format].type }));
+const SERVER_GONE = new PageError("The server, which writes the files, does not answer.", "Nothing is lost: download again when it is back.");
+
+async function saveOne(item, format, say) {
+  const { name, blob } = await written(item, format, say);
+  download(name, blob);
   announce(`${name}: ${counted(item.segments.length, "segment")} downloaded.`);
 }
 
-function saveArchive(items, formats) {
-  const files = items.flatMap((item) => formats.map((format) => ({ name: `${stemOf(item.name)}.${format}`, text: written(item, format) })));
+async function saveArchive(items, formats, say) {
+  const wanted = items.flatMap((item) => formats.map((format) => [item, format]));
+  const [files, begin, stop] = [[], performance.now(), new AbortController()];
+  let done = 0;
+  const write = async () => {
+    for (let index = files.length; index < wanted.length; index = files.length) {
+      files.push(null); // its place is taken
+      const { name, blob } = await written(...wanted[index], say, stop.signal);
+      files[index] = { name, data: new Uint8Array(await blob.arrayBuffer()) };
+      done += 1;
+      if (performance.now() - begin > LONG) say(`${done} of ${counted(wanted.length, "file")} written`);
+    }
+  };
+  try {
+    await Promise.all(Array.from({ length: AT_ONCE }, write));
+  } finally {
+    stop.abort();
+  }
   const names = uniqueNames(files.map(({ name }) => name));
   const single = items.length === 1 && formats.length > 1;
-  const name = single ? `${stemOf(items[0].name)}.zip` : formats.length === 1 ? `transcripts-${formats[0]}.zip` : "transcripts.zip";
-  download(name, zipOf(files.map(({ text }, index) => ({ name: names[index], text }))));
-  announce(`${name}: ${counted(files.length, "file")} downloaded.`);
+  const stem = single ? files[0].name.slice(0, -formats[0].length - 1) : formats.length === 1 ? `transcripts-${formats[0]}` : "transcripts";
+  download(`${stem}.zip`, zipOf(files.map(({ data }, index) => ({ name: names[index], data }))));
+  announce(`${stem}.zip: ${counted(files.length, "file")} downloaded.`);
 }
 
-/** A recording's transcript in a format, with its edits. */
-function written(item, format) {
-  return FORMATS[format].write(new Transcript(item).exported(), item.language ?? item.options.language ?? "");
+/** A recording's transcript in a format, with its edits, as the server writes it: {name, blob}. */
+function written(item, format, say, signal) {
+  const language = item.language ?? item.options.language ?? "";
+  const body = { format, file_name: item.name, language, segments: new Transcript(item).exported() };
+  return politely(() => postForFile("v1/format", body, { signal }), { signal, onWait: (seconds, error) => say(waitText(seconds, error)) });
 }

@@ -1,4 +1,4 @@
-// Errors in the user's words. The server's own text, which is for programs and operators, becomes the details. Called by queue.js, text-tab.js, image-tab.js and main.js; message-box.js shows the result.
+// Errors in the user's words. The server's own text, which is for programs and operators, becomes the details. Called by queue.js, downloads.js, text-tab.js and image-queue.js; message-box.js shows the result.
 
 import { ApiError, UnreachableError } from "./api.js";
 
@@ -6,11 +6,13 @@ const UNREADABLE = {
   recording: ["This file is not audio that can be read.", "Recordings and videos with sound work, such as mp3, m4a, wav or mp4."],
   image: ["This file is not an image that can be read.", "PNG, JPEG, WebP, GIF, TIFF and BMP files work."],
   text: ["This text cannot be read.", "Paste plain text."],
+  transcript: ["This transcript cannot be read.", "Transcribe the recording again."],
 };
 const TOO_LARGE = {
   recording: ["This recording is too long for this server.", "Split it into parts, and add those."],
   image: ["This image is too large for this server.", "Make it smaller, and try again."],
   text: ["This text is too long for this server.", "Take a part of it."],
+  transcript: ["This transcript is too long for this server.", "Copy its text instead."],
 };
 const CHANNELS = ["The channels are not what you chose.", "Choose “Mixed” under Channels, and try again."];
 const TRACK = ["This file has no such audio track.", "Clear “Audio track”, or choose another one, and try again."];
@@ -18,6 +20,7 @@ const MODEL = ["This model is no longer available.", "Choose another one, and tr
 const KEY = ["This server asks for a key.", "Enter the key, and try again."];
 const SLOW = ["The upload was too slow.", "Try again over a better connection."];
 const BUSY = ["The server is busy.", "Try again in a moment."];
+const DISK = ["The server has no room for this file.", "Try again later, or tell the people who run the server."];
 const STOPPED = ["The server stopped before this was done.", "Try again in a moment."];
 const LABELS = {
   language: "Language",
@@ -42,7 +45,7 @@ export class PageError extends Error {
   }
 }
 
-/** An error as the user sees it: {message, advice, details}. subject: "recording", "image" or "text". */
+/** An error as the user sees it: {message, advice, details}. subject: "recording", "image", "text" or "transcript". */
 export function inPlainWords(error, subject) {
   if (error instanceof PageError) return { message: error.message, advice: error.advice, details: "" };
   if (error instanceof UnreachableError) return { message: error.message, advice: "Try again in a moment.", details: "" };
@@ -61,6 +64,7 @@ function wordsFor({ status, code, param }, subject) {
   if (status === 401) return KEY;
   if (status === 408) return SLOW;
   if (status === 429) return BUSY;
+  if (code === "disk_full") return DISK;
   if (status >= 502 || code === "unavailable" || code === "draining") return STOPPED;
   if (status === 500) return [`The server failed on this ${subject}.`, "Try again. If it fails again, tell the people who run the server."];
   if (param in LABELS) return [`“${LABELS[param]}” has an invalid value.`, "Change it, and try again."];

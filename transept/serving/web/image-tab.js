@@ -2,12 +2,12 @@
 // main.js makes one.
 
 import { announce, byId, copyText, counted, download, fillSelect, icon, iconButton, make, setText } from "./dom.js";
-import { stemOf } from "./file-names.js";
 import { ImageQueue, textOf } from "./image-queue.js";
 import { showMessage } from "./message-box.js";
 import { sizeText, timeLeft } from "./words.js";
 import { uniqueNames, zipOf } from "./zip.js";
 
+const IMAGE_SUFFIX = /(?<=.)\.(avif|bmp|gif|hei[cf]|jfif|jp2|jpe?g?|p[bgnp]m|pdf|png|tiff?|webp)$/i;
 const MARKS = { waiting: "waiting", running: "running", done: "done", failed: "failed", cancelled: "cancelled" };
 
 export class ImageTab {
@@ -176,14 +176,18 @@ export class ImageTab {
 
   #downloadAll() {
     const items = this.#queue.done.reverse();
-    const names = uniqueNames(items.map((item) => `${stemOf(item.name)}.txt`));
-    download("texts.zip", zipOf(items.map((item, index) => ({ name: names[index], text: `${textOf(item)}\n` }))));
+    const names = uniqueNames(items.map(({ name }) => textName(name)));
+    const encoder = new TextEncoder();
+    download("texts.zip", zipOf(items.map((item, index) => ({ name: names[index], data: encoder.encode(`${textOf(item)}\n`) }))));
     announce(`texts.zip: ${counted(items.length, "file")} downloaded.`);
   }
 }
 
+/** "page.png" -> "page.txt"; other suffixes stay. */
+const textName = (name) => `${name.replace(IMAGE_SUFFIX, "")}.txt`;
+
 function saveText(item) {
-  download(`${stemOf(item.name)}.txt`, new Blob([`${textOf(item)}\n`], { type: "text/plain" }));
+  download(textName(item.name), new Blob([`${textOf(item)}\n`], { type: "text/plain" }));
 }
 
 function pageView({ text, cut }, index, numPages) {

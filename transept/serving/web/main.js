@@ -38,7 +38,7 @@ const reader = new Reader(queue, server, {
 });
 const queueView = new QueueView(queue, server, (item) => show(item, { focus: true }));
 new LanguageCheck(queue, server);
-new Downloads(queue, () => reader.item);
+new Downloads(queue, server, () => reader.item);
 const recorderPanel = new RecorderPanel({ done: (file) => add([file]), complain });
 
 setKeyDialog(askForKey);

@@ -3,7 +3,6 @@
 
 import { confirmed } from "./dialogs.js";
 import { announce, byId, clockText, copyText, make, setText } from "./dom.js";
-import { toClipboard, toFlowingText } from "./exports.js";
 import { FindBar } from "./find-bar.js";
 import { showMessage } from "./message-box.js";
 import { Player } from "./player.js";
@@ -45,7 +44,7 @@ export class Reader {
     byId("undo").addEventListener("click", () => this.#step("undo"));
     byId("redo").addEventListener("click", () => this.#step("redo"));
     byId("copy").addEventListener("click", () => this.#copy());
-    byId("to-text").addEventListener("click", () => sendToText(toFlowingText(this.#transcript.exported())));
+    byId("to-text").addEventListener("click", () => sendToText(this.#transcript.flowing()));
     byId("again").addEventListener("click", () => this.#again(options()));
     byId("language-again").addEventListener("click", () =>
       this.#again({ ...this.item.options, model: byId("language-again").dataset.model, language: "" }),
@@ -60,6 +59,7 @@ export class Reader {
   async show(item, { focus = false } = {}) {
     this.item = item;
     byId("reader").hidden = !item;
+    showMessage(byId("download-message"), "");
     this.player.unload();
     this.#segments = null;
     if (!item) {
@@ -217,7 +217,7 @@ export class Reader {
   async #copy() {
     const label = byId("copy").querySelector("span");
     try {
-      await copyText(toClipboard(this.#transcript.exported()));
+      await copyText(this.#transcript.lines());
       label.textContent = "Copied";
       announce("Copied.");
     } catch {

@@ -78,7 +78,7 @@ export class TextTab {
   async readFile(file) {
     if (!file) return;
     if (file.size > LARGEST_FILE) {
-      this.#complain("That file is larger than 5 MB. Paste the part that matters.");
+      this.#complain("That file is larger than 5 MiB. Paste the part that matters.");
       return;
     }
     const text = await file.text();

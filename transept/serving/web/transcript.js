@@ -1,5 +1,5 @@
 // A transcript that can be edited: its segments as the server sent them, and beside them what stands there now.
-// reader.js makes one of each recording it shows; exports.js gets `exported()`. No document here.
+// reader.js makes one of each recording it shows; downloads.js sends `exported()` to the server. No document here.
 //
 // Times are never edited. Words that an edit leaves alone keep theirs; new words share the time of those they replace.
 
@@ -38,6 +38,16 @@ export class Transcript {
   /** All segments as they stand. */
   exported() {
     return this.#item.segments.map((_, index) => this.segment(index));
+  }
+
+  /** What one copies: a line a segment. */
+  lines() {
+    return this.exported().map(({ speaker, text }) => `${speaker ? `${speaker}: ` : ""}${text.trim()}`).join("\n").trim();
+  }
+
+  /** All that is said on one line, as models of text read it. */
+  flowing() {
+    return this.exported().map(({ text }) => text.trim()).filter(Boolean).join(" ");
   }
 
   /** The places of a segment's words in the shown text: [{from, to, start, end}], times in seconds. */

@@ -54,9 +54,9 @@ export function waitText(seconds, error) {
   return error.status === 429 ? `The server is busy; ${when}` : `The server is not ready; ${when}`;
 }
 
-/** 536870912 -> "512 MB". */
+/** 536870912 -> "512 MiB", as the server says it. */
 export function sizeText(bytes) {
-  const units = ["bytes", "kB", "MB", "GB"];
+  const units = ["bytes", "KiB", "MiB", "GiB"];
   const power = Math.min(units.length - 1, Math.floor(Math.log2(Math.max(1, bytes)) / 10));
   const number = bytes / 1024 ** power;
   return `${number < 10 ? Math.round(10 * number) / 10 : Math.round(number)} ${units[power]}`;
@@ -70,7 +70,7 @@ export function durationText(seconds) {
   return seconds >= 3600 ? counted(Math.round(seconds / 60), "minute") : counted(Math.round(seconds), "second");
 }
 
-/** The server's limits on recordings: "Up to 512 MB and 4 hours each. ..." */
+/** The server's limits on recordings: "Up to 512 MiB and 4 hours each. ..." */
 export function limitsText({ max_upload_bytes: bytes, max_audio_seconds: seconds, max_running: running, max_queue: queue }, waiting) {
   const most = [bytes ? sizeText(bytes) : "", seconds ? durationText(seconds) : ""].filter(Boolean).join(" and ");
   const places = running ? `The server works on ${running} at a time${queue ? `, and ${queue} more may wait` : ""}.` : "";

@@ -1,5 +1,5 @@
 // Files in one ZIP archive, stored as they are: transcripts are small. The format is PKWARE's APPNOTE 6.3, sections 4.3.7,
-// 4.3.12 and 4.3.16. Called by downloads.js.
+// 4.3.12 and 4.3.16. Called by downloads.js and image-tab.js.
 
 const MOST_FILES = 65535; // more, or more than 4 GiB, would need ZIP64
 const UTF8_NAMES = 1 << 11; // general purpose bit 11
@@ -10,14 +10,14 @@ const CRC_TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
   return value;
 });
 
-/** A Blob of the archive. files: [{name, text}], written as UTF-8 under names that `uniqueNames` made. */
+/** A Blob of the archive. files: [{name, data}] of bytes, under names that `uniqueNames` made. */
 export function zipOf(files, date = new Date()) {
   if (files.length > MOST_FILES) throw new RangeError(`an archive holds ${MOST_FILES} files, not ${files.length}`);
   const encoder = new TextEncoder();
   const [parts, entries] = [[], []];
   let offset = 0;
-  for (const { name, text } of files) {
-    const [path, data] = [encoder.encode(name), encoder.encode(text)];
+  for (const { name, data } of files) {
+    const path = encoder.encode(name);
     const common = commonFields(path, data, date);
     const local = fields([[4, 0x04034b50], ...common]);
     parts.push(local, path, data);
