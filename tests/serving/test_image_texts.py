@@ -75,7 +75,7 @@ def test_a_large_upload(image_server: ServeProcess, reader: VisionReader) -> Non
         ({"max_token": 5}, "max_token", "there is no field 'max_token'. Did you mean 'max_tokens'?"),
         ({"num_beams": "many"}, "num_beams", "num_beams"),
         ({"num_beams": 0}, "num_beams", "num_beams"),
-        ({"task": "title"}, "task", "there is no task 'title' with this model"),
+        ({"task": "title"}, "task", 'there is no task "title" with this model'),
         ({"model": "bart"}, "model", '"bart" is a text model, and this is for images; vision models: trocr'),
     ],
 )
@@ -133,7 +133,7 @@ def test_the_pages_of_a_pdf(image_server: ServeProcess, reader: VisionReader) ->
     ("data", "fields", "param", "code", "message"),
     [
         (pdf_of(["1"]), {"page": 2}, "page", "invalid_value", "page must be from 1 to 1, the pages of this PDF, not 2"),
-        (pdf_of(["1"]), {"page": "one"}, "page", "invalid_value", 'page must be an integer, not "one"'),
+        (pdf_of(["1"]), {"page": "one"}, "page", "invalid_value", 'page must be an integer of at least 1, not "one"'),
         (pdf_of(["1"]), {"dpi": 9}, "dpi", "invalid_value", "dpi must be a number from 18 to 2400"),
         (encoded_line(LINES[0]), {"page": 1}, "page", "unsupported", "page is for PDFs, and this is not one"),
         (b"%PDF-1.4 Dear Sir", {}, "file", "invalid_media", 'PDF file "page.png" cannot be read'),

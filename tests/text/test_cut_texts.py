@@ -66,7 +66,7 @@ PLAIN = {"t5": {"source": "en", "target": "de"}, "mbart": {"source": "en", "targ
 def test_max_tokens_is_max_new_tokens_without_a_forced_token_of_the_prompt(cases: Callable, family: str) -> None:
     """As the hints for max_new_tokens and max_length say, beside the lengths that transformers makes of these."""
     case, options = cases(family), {**FORCED, **PLAIN}[family]
-    job = make_job(case.generator.engine, "translate" if options else "generate", **options, num_beams=1)
+    job = make_job(case.generator.engine, "translate" if options else "generate", {**options, "num_beams": 1})
     encoded = torch.tensor(job.encoder(TEXTS[0]).prompts)
     prompt = case.generator.engine.preprocess.decoder_inputs(job.decoder_prompt).token_ids
     settings = {} if family == "mbart" else {"forced_bos_token_id": prompt[1] if len(prompt) > 1 else None}

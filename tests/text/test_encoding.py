@@ -12,6 +12,7 @@ from transept.authoring import TextTask
 from transept.core.request.limits import Limits
 from transept.errors import ParameterError, PromptError
 from transept.text.encoding import DocumentEncoder
+from transept.text.options import TextOptions
 
 DOCUMENT = " ".join(TEXTS)
 TOKENIZERS: dict[str, Callable[[], PreTrainedTokenizerBase]] = {
@@ -100,7 +101,7 @@ def test_a_limit_without_room_and_two_answers_are_refused() -> None:
     with pytest.raises(ParameterError, match=f"take {framing}"):
         DocumentEncoder(T5, SUMMARIZE, framing)
     with pytest.raises(ParameterError, match="choose one"):
-        DocumentEncoder(T5, SUMMARIZE, 50, truncate=True, chunk=True)
+        TextOptions(truncate=True, chunk=True)
 
 
 @pytest.mark.parametrize("options", [{}, {"truncate": True}, {"chunk": True}])

@@ -238,7 +238,7 @@ def test_a_bad_document_alone_raises_before_anything_is_computed(
         ("summarize", {"prompt_probe": PromptProbe()}, "prompt_probe has no effect here"),
         ("generate", {"detokenize": False}, "detokenize=False leaves a document without a text"),
         ("generate", {"max_source_tokens": POSITIONS + 1}, f"from 1 to {POSITIONS}"),
-        ("generate", {"max_source_tokens": 0}, "from 1"),
+        ("generate", {"max_source_tokens": 0}, "at least 1"),
         ("generate", {"num_beams": 1, "top_p": 0.5}, "need sampling, but this model decodes greedily"),
         ("summarise", {}, "Did you mean 'summarize'"),
     ],

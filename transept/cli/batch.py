@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import sys
 import time
 from collections.abc import Sequence
@@ -14,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from transept.cli.commands import COMMANDS
 from transept.cli.documents import DECODING as TEXT_DECODING
-from transept.cli.documents import LONG_DOCUMENTS
 from transept.cli.engine_options import LIMITS, add_limit, add_model_options, engine_options
-from transept.cli.flags import add_flags, flag, named
+from transept.cli.flags import add_flags, flag
 from transept.cli.parser import in_flags
 from transept.cli.printable import printable_name, tell
 from transept.cli.tally import FAILURES_NAMED
@@ -27,6 +27,8 @@ from transept.option_names import by_own_names
 from transept.options import DeclaredOption, declared, written
 from transept.speech.options import DECODING, SPEECH, TIMES
 from transept.speech.vad.options import RECORDING
+from transept.text.options import TranslationOptions
+from transept.vision.options import ReadingOptions
 
 if TYPE_CHECKING:
     from transept.cluster.batch import BatchJob, BatchReport
@@ -40,14 +42,8 @@ MOST_USED = (
     *("--model", "--output", "--format", "--task", "--ray", "--replicas", "--threads", "--gpus"),
     *("--language", "--mode", "--word-timestamps", "--source", "--target", "--device"),
 )
-TEXT = (
-    named("source", str, "language to translate from, such as de; optional where there is no choice", "LANGUAGE"),
-    named("target", str, "language to translate to", "LANGUAGE"),
-    named("truncate", bool, LONG_DOCUMENTS["truncate"]),
-    named("chunk", bool, LONG_DOCUMENTS["chunk"]),
-    named("max_source_tokens", int, LONG_DOCUMENTS["max_source_tokens"], "N"),
-)
-IMAGE_TASK = named("image_task", str, "what to read in images, for a model with several tasks: caption, ...", "NAME")
+TEXT = tuple(declared(TranslationOptions).values())
+IMAGE_TASK = dataclasses.replace(declared(ReadingOptions)["task"], name="image_task")
 
 
 def _of_speech(group: str) -> list[DeclaredOption]:

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING
 
 from transept.cli.commands import COMMANDS
 from transept.cli.engine_options import add_limit, add_model_options, engine_options
-from transept.cli.flags import add_flag
+from transept.cli.flags import add_flag, add_flags
 from transept.cli.near_files import near_file
 from transept.cli.parser import in_flags
 from transept.cli.printable import printable, printable_name, tell
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import PromptError, TranseptError
 from transept.options import declared
+from transept.text.options import LANGUAGES, LONG_DOCUMENTS, TextOptions, TranslationOptions
 
 if TYPE_CHECKING:
     from transept.text.generated_text import TextUpdate
@@ -41,12 +42,6 @@ DECODING = (  # flags of a text's SamplingParams
     *("num_beams", "max_tokens", "min_tokens", "length_penalty", "no_repeat_ngram_size", "temperature", "top_p"),
     "seed",
 )
-
-LONG_DOCUMENTS = {  # option -> help
-    "truncate": "cut the end off documents that are too long",
-    "chunk": "split those at sentences and join the chunks' texts",
-    "max_source_tokens": "what is too long (default: what the model can read)",
-}
 
 
 def add_task_parser(
@@ -77,7 +72,12 @@ def add_task_parser(
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="text file in UTF-8; - is standard input")
     if languages:
-        _add_languages(parser)
+        add_flags(
+            parser,
+            LANGUAGES,
+            None,
+            (own for own in declared(TranslationOptions).values() if own.option.group == LANGUAGES),
+        )
     output = parser.add_argument_group("documents and output")
     if lines:
         output.add_argument("--lines", action="store_true", help="a line is one document, and its text one line")
@@ -88,11 +88,11 @@ def add_task_parser(
         action="store_true",
         help="print a text piece by piece as it is written; a beam search has it only at its end: --beam-size 1",
     )
-    long_ones = parser.add_argument_group("long documents")
+    long_ones = parser.add_argument_group(LONG_DOCUMENTS)
     length = long_ones.add_mutually_exclusive_group()
-    length.add_argument("--truncate", action="store_true", help=LONG_DOCUMENTS["truncate"])
-    length.add_argument("--chunk", action="store_true", help=LONG_DOCUMENTS["chunk"])
-    long_ones.add_argument("--max-source-tokens", type=int, metavar="N", help=LONG_DOCUMENTS["max_source_tokens"])
+    for name in ("truncate", "chunk"):
+        add_flag(length, declared(TextOptions)[name])
+    add_flag(long_ones, declared(TextOptions)["max_source_tokens"])
     add_limit(long_ones, "max_text_characters")
     decoding = parser.add_argument_group("decoding", "Default: what the checkpoint's settings say, for this task.")
     for name in DECODING:
@@ -102,29 +102,19 @@ def add_task_parser(
     return parser
 
 
-def _add_languages(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("languages")
-    for option, role in (("--source", "from"), ("--target", "to")):
-        group.add_argument(
-            option,
-            metavar="LANGUAGE",
-            help=f"language to translate {role}: de, for NLLB deu_Latn",
-        )
-
-
-def run_task(arguments: argparse.Namespace, task: Task, **languages: str | None) -> int:
+def run_task(arguments: argparse.Namespace, task: Task) -> int:
     """Run a task on the documents that the arguments name, and print what comes."""
     sampling = {name: getattr(arguments, name) for name in DECODING if getattr(arguments, name) is not None}
+    own = {name: getattr(arguments, name) for name in declared(TranslationOptions) if hasattr(arguments, name)}
     SamplingParams(**sampling)  # before a model is loaded
+    TranslationOptions(**own)
     with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
         from transept.text.generator import TextGenerator
 
         generator = TextGenerator(arguments.model, **engine_options(arguments))
-    rest = {"max_source_tokens": arguments.max_source_tokens, **languages}
-    options = {**sampling, **{name: value for name, value in rest.items() if value is not None}}
     begin = time.perf_counter()
     documents = _Documents(arguments.files, arguments.lines)
-    updates = generator.stream(task, documents, truncate=arguments.truncate, chunk=arguments.chunk, **options)
+    updates = generator.stream(task, documents, **own, **sampling)
     output = _Output(arguments)
     num_texts, num_tokens, num_failed = 0, 0, 0
     for update in updates:

@@ -25,7 +25,9 @@ from transept.cli.result_files import FIELDS, are_there, check_template, remove_
 from transept.core.config import EngineConfig
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import ParameterError, TranseptError, suggest
+from transept.multimodal.page_options import PageOptions
 from transept.options import declared
+from transept.vision.options import READ_MODEL, ReadingOptions
 
 if TYPE_CHECKING:
     from transept.vision.image_text import ImageText
@@ -34,7 +36,6 @@ MOST_USED = (
     *("--model", "--task", "--recursive", "--output-format", "--output-dir", "--json", "--skip-existing", "--dpi"),
     *("--beam-size", "--max-new-tokens", "--device", "--quantization", "--threads", "--offline"),
 )
-DEFAULT_MODEL = "microsoft/trocr-base-printed"
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -73,11 +74,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     output.add_argument("--skip-existing", action="store_true", help="leave out images whose files are all there")
     output.add_argument("--json", action="store_true", help="print a JSON object for each image, one a line")
     decoding = parser.add_argument_group("decoding", "Default: what the checkpoint's settings say.")
-    decoding.add_argument("--task", metavar="NAME", help="what to read, for a model with several tasks")
-    decoding.add_argument("--dpi", type=float, metavar="X", help="pixels an inch of a PDF's pages (default: 150)")
+    add_flag(decoding, declared(ReadingOptions)["task"], default=None)
+    add_flag(decoding, declared(PageOptions)["dpi"], default=None)
     for name in DECODING:
         add_flag(decoding, declared(SamplingParams)[name], default=None)
-    add_model_options(parser, DEFAULT_MODEL)
+    add_model_options(parser, READ_MODEL)
     parser.set_defaults(run=read, parser=parser)
 
 
@@ -149,6 +150,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     EngineConfig(arguments.model, **engine_options(arguments))
     sampling = {name: getattr(arguments, name) for name in DECODING if getattr(arguments, name) is not None}
     SamplingParams(**sampling)
+    ReadingOptions(task=arguments.task)
     return sampling if arguments.task is None else {**sampling, "task": arguments.task}
 
 

@@ -15,6 +15,7 @@ from transept.cli.documents import STDIN
 from transept.cli.printable import printable_name, tell
 from transept.cli.recordings import Kind, Missing, Recording, find_files
 from transept.errors import MediaError
+from transept.multimodal.page_options import PageOptions
 from transept.multimodal.suffixes import IMAGES, PDF
 
 if TYPE_CHECKING:
@@ -70,23 +71,20 @@ def find_inputs(files: Sequence[str], dpi: float | None, *, recursive: bool) -> 
     What is not there, or is no PDF, is told at once. Raises ParameterError and MissingPackageError as pdf_pages does,
     and ParameterError for a wrong dpi where there is no PDF, too.
     """
-    if dpi is not None:
-        from transept.multimodal.pdf import check_dpi
-
-        check_dpi(dpi)
-    return [found for each in find_files(files, READABLE, recursive=recursive) for found in _inputs(each, dpi)]
+    options = PageOptions() if dpi is None else PageOptions(dpi=dpi)
+    return [found for each in find_files(files, READABLE, recursive=recursive) for found in _inputs(each, options)]
 
 
-def _inputs(found: Recording | Missing, dpi: float | None) -> Iterator[Input]:
+def _inputs(found: Recording | Missing, options: PageOptions) -> Iterator[Input]:
     try:
         if isinstance(found, Missing):
             raise MediaError(found.reason)
         if not found.file.lower().endswith(PDF):
             yield Input(found.file, found.tree)
             return
-        from transept.multimodal.pdf import DPI, pdf_pages
+        from transept.multimodal.pdf import pdf_pages
 
-        pages = pdf_pages(found.file, dpi=DPI if dpi is None else dpi)
+        pages = pdf_pages(found.file, dpi=options.dpi)
     except MediaError as error:
         tell(f"transept: {printable_name(found.file)}: {error}")
         tree, is_file = (found.tree, True) if isinstance(found, Recording) else (None, False)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 
 from transept.cli.documents import add_task_parser, run_task
-
-DEFAULT_MODEL = "facebook/bart-large-cnn"
+from transept.text.options import SUMMARIZE_MODEL
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare ``transept summarize``."""
-    parser = add_task_parser(commands, "summarize", model=DEFAULT_MODEL, lines=False)
+    parser = add_task_parser(commands, "summarize", model=SUMMARIZE_MODEL, lines=False)
     parser.set_defaults(run=summarize)
 
 

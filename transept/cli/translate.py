@@ -5,16 +5,15 @@ from __future__ import annotations
 import argparse
 
 from transept.cli.documents import add_task_parser, run_task
-
-DEFAULT_MODEL = "google-t5/t5-base"
+from transept.text.options import TRANSLATE_MODEL
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare ``transept translate``."""
-    parser = add_task_parser(commands, "translate", model=DEFAULT_MODEL, lines=True, languages=True)
+    parser = add_task_parser(commands, "translate", model=TRANSLATE_MODEL, lines=True, languages=True)
     parser.set_defaults(run=translate)
 
 
 def translate(arguments: argparse.Namespace) -> int:
     """``transept translate``."""
-    return run_task(arguments, "translate", source=arguments.source, target=arguments.target)
+    return run_task(arguments, "translate")

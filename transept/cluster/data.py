@@ -20,7 +20,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from transept.cluster.columns import SPEECH_COLUMNS, TEXT_COLUMNS, Batch, has_column, values_of, with_columns
 from transept.cluster.files import open_binary, read_text
@@ -28,14 +28,19 @@ from transept.cluster.runtime import replica_threads
 from transept.core.config import EngineConfig
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import PromptError, TranseptError
-from transept.option_names import refuse_unknown
+from transept.options import split_options
 from transept.speech.options import TranscriptionOptions
 from transept.speech.transcriber import Transcriber
 from transept.speech.transcript import Transcript
 from transept.text.generator import TextGenerator
-from transept.text.job import LANGUAGES, OWN_OPTIONS
-from transept.vision.job import OPTIONS as IMAGE_OPTIONS
+from transept.text.options import TextOptions, TranslationOptions
+from transept.vision.options import ReadingOptions
 from transept.vision.reader import VisionReader
+
+if TYPE_CHECKING:
+    from transept.speech.option_types import TranscriptionAndEngineKeywords
+    from transept.text.option_types import TranslationAndEngineKeywords
+    from transept.vision.option_types import ReadingAndEngineKeywords
 
 ENGINE_OPTIONS = tuple(each.name for each in dataclasses.fields(EngineConfig) if each.name != "model")
 TRANSLATED = "translate"
@@ -55,7 +60,9 @@ class Transcribe:
     Raises ParameterError at once for a bad option, and what Engine raises for a model that cannot be loaded.
     """
 
-    def __init__(self, model: str | Path, *, column: str = "file", **options: Any) -> None:
+    def __init__(
+        self, model: str | Path, *, column: str = "file", **options: Unpack[TranscriptionAndEngineKeywords]
+    ) -> None:
         self.column = column
         engine, self.options = speech_options(model, options)
         self.transcriber = Transcriber(model, **_with_threads(engine))
@@ -97,7 +104,7 @@ class TextTask:
         column: str = "text",
         file_column: str = "file",
         output_column: str = "text",
-        **options: Any,
+        **options: Unpack[TranslationAndEngineKeywords],
     ) -> None:
         self.column, self.file_column, self.output_column = column, file_column, output_column
         engine, self.options = text_options(self.task, model, options)
@@ -175,7 +182,7 @@ class Read:
     Raises ParameterError at once for a bad option, and what VisionReader raises for a model that cannot be loaded.
     """
 
-    def __init__(self, model: str | Path, *, column: str = "file", **options: Any) -> None:
+    def __init__(self, model: str | Path, *, column: str = "file", **options: Unpack[ReadingAndEngineKeywords]) -> None:
         self.column = column
         engine, self.options = image_options(model, options)
         self.reader = VisionReader(model, **_with_threads(engine))
@@ -204,40 +211,36 @@ class Read:
         return with_columns(batch, rows, TEXT_COLUMNS)
 
 
-def speech_options(model: str | Path, options: Options) -> tuple[Options, Options]:
+def speech_options(model: str | Path, options: Mapping[str, Any]) -> tuple[Options, Options]:
     """Options of the engine, and those of the transcription. Raises ParameterError for a bad one."""
-    names = TranscriptionOptions.names()
-    engine, rest = _told_apart("Transcribe", model, options, names)
+    engine, rest = split_options("Transcribe has no option", options, EngineConfig, TranscriptionOptions)
+    EngineConfig(str(model), **engine)
     TranscriptionOptions(**rest)
     return engine, rest
 
 
-def text_options(task: str, model: str | Path, options: Options) -> tuple[Options, Options]:
+def text_options(task: str, model: str | Path, options: Mapping[str, Any]) -> tuple[Options, Options]:
     """Options of the engine, and those of a text task. Raises ParameterError for a bad one."""
-    names = [each.name for each in dataclasses.fields(SamplingParams)]
-    own = [*OWN_OPTIONS, *(LANGUAGES if task == TRANSLATED else ())]
-    engine, rest = _told_apart(task.capitalize(), model, options, [*own, *names])
-    SamplingParams(**{name: value for name, value in rest.items() if name in names})
-    return engine, rest
+    kind, what = TranslationOptions if task == TRANSLATED else TextOptions, f"{task.capitalize()} has no option"
+    engine, own, sampling = split_options(what, options, EngineConfig, kind, SamplingParams)
+    EngineConfig(str(model), **engine)
+    kind(**own)
+    SamplingParams(**sampling)
+    return engine, {**own, **sampling}
 
 
-def image_options(model: str | Path, options: Options) -> tuple[Options, Options]:
+def image_options(model: str | Path, options: Mapping[str, Any]) -> tuple[Options, Options]:
     """Options of the engine, and those of VisionReader.read. Raises ParameterError for a bad one."""
-    engine, rest = _told_apart("Read", model, options, list(IMAGE_OPTIONS))
-    SamplingParams(**{name: value for name, value in rest.items() if name != "task"})
-    return engine, rest
+    engine, own, sampling = split_options("Read has no option", options, EngineConfig, ReadingOptions, SamplingParams)
+    EngineConfig(str(model), **engine)
+    ReadingOptions(**own)
+    SamplingParams(**sampling)
+    return engine, {**own, **sampling}
 
 
-def engine_options(options: Options) -> Options:
+def engine_options(options: Mapping[str, Any]) -> Options:
     """Those of the engine."""
     return {name: value for name, value in options.items() if name in ENGINE_OPTIONS}
-
-
-def _told_apart(what: str, model: str | Path, options: Options, names: list[str]) -> tuple[Options, Options]:
-    refuse_unknown(f"{what} has no option", options, [*names, *ENGINE_OPTIONS])
-    engine = engine_options(options)
-    EngineConfig(str(model), **engine)
-    return engine, {name: value for name, value in options.items() if name not in engine}
 
 
 def _with_threads(engine: Options) -> Options:

@@ -169,7 +169,7 @@ class WhisperModel:
         """The language of samples at 16 kHz, its probability, and those of all languages, the likeliest first."""
         language, probability, probabilities = self.transcriber.detect_language(
             audio if audio.size else np.zeros(1, np.float32),  # which is silence to it
-            mode=SEQUENTIAL,
+            mode="sequential",
             language_detection_segments=language_detection_segments,
             language_detection_threshold=language_detection_threshold,
         )

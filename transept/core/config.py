@@ -103,6 +103,7 @@ class EngineConfig:
                 Alias("compute_type", {**FLOAT_TYPES, **dict.fromkeys(INT8_TYPES)}),
             ),
             parse=_dtype,
+            also="torch.dtype",
         ),
     ] = "auto"
     attention_backend: Annotated[
@@ -186,6 +187,7 @@ class EngineConfig:
             wanted="a folder or None",
             aliases=("download_root", "download_dir", "cache_dir"),
             parse=_path,
+            also="os.PathLike[str]",
         ),
     ] = None
     offline: Annotated[

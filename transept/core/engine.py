@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from tqdm import tqdm
 
@@ -40,6 +40,9 @@ from transept.option_names import shows_options
 from transept.registry.plugin_calls import tokenizers_of
 from transept.registry.plugins import discover
 
+if TYPE_CHECKING:
+    from transept.core.option_types import EngineKeywords
+
 logger = logging.getLogger(__name__)
 
 _IMPORTING = threading.Lock()  # of two threads that import transformers at once, one may see a partial module
@@ -64,8 +67,8 @@ class Engine(Closable):
     """
 
     @shows_options(EngineConfig)
-    def __init__(self, model: str | Path, **options: Any) -> None:
-        config = EngineConfig(model=cast(str, model), **options)
+    def __init__(self, model: str | Path, **options: Unpack[EngineKeywords]) -> None:
+        config = EngineConfig(model=cast(str, model), **cast("dict[str, Any]", options))
         described = describe(config)
         with _IMPORTING:
             self.view = described.view

@@ -19,12 +19,10 @@ from weakref import WeakSet
 import numpy as np
 import numpy.typing as npt
 
-from transept.errors import MediaError, ParameterError, message_of, require_packages
+from transept.errors import MediaError, message_of, require_packages
 from transept.multimodal.image import ImageLimits, Pixels, read_file
+from transept.multimodal.page_options import DPI, PageOptions
 
-DPI = 150  # a page of A4 has 1240 x 1754 pixels
-LOWEST_DPI = 18  # of which nothing can be read
-HIGHEST_DPI = 2400
 POINTS = 72  # an inch
 
 PDFIUM = threading.RLock()  # which must not run in two threads, whatever the documents are
@@ -112,12 +110,6 @@ class PdfPage:
             )
 
 
-def check_dpi(dpi: float) -> None:
-    """Raise ParameterError for what is no number of pixels an inch from LOWEST_DPI to HIGHEST_DPI."""
-    if not (isinstance(dpi, int | float) and not isinstance(dpi, bool) and LOWEST_DPI <= dpi <= HIGHEST_DPI):
-        raise ParameterError(f"dpi must be a number from {LOWEST_DPI} to {HIGHEST_DPI}, not {dpi!r}")
-
-
 def pdf_pages(
     file: str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO,
     *,
@@ -131,7 +123,7 @@ def pdf_pages(
     what is no PDF, has no pages, is damaged or needs a password, ParameterError for another dpi, MissingPackageError
     without pypdfium2.
     """
-    check_dpi(dpi)
+    dpi = PageOptions(dpi=dpi).dpi
     require_packages("reading PDFs", {"pypdfium2": "pypdfium2", "PIL": "pillow"}, "pdf")
     limits = limits or ImageLimits()
     name, data = _name_and_bytes(file, limits)

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncGenerator
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from transept.serving.async_engine import AsyncEngine
 from transept.serving.async_stream import AsyncSegmentStream
 from transept.serving.settings import MAX_QUEUE, MAX_RUNNING
 from transept.speech.events import Opened
-from transept.speech.options import SEQUENTIAL, TranscriptionOptions
+from transept.speech.options import TranscriptionOptions
 from transept.speech.recording import AudioInput
 from transept.speech.transcriber import Transcriber
 from transept.speech.transcript import Transcript, TranscriptionInfo
@@ -27,6 +27,12 @@ from transept.text.generator import TextGenerator
 from transept.text.job import Task
 from transept.vision.image_text import ImageText
 from transept.vision.reader import BLANK_PAGE, VisionReader
+
+if TYPE_CHECKING:
+    from transept.core.option_types import EngineKeywords
+    from transept.speech.option_types import TranscriptionKeywords
+    from transept.text.option_types import TranslationKeywords
+    from transept.vision.option_types import ReadingKeywords
 
 HEARTBEAT_SECONDS = 1  # of sound
 
@@ -50,14 +56,19 @@ class AsyncTranscriber:
 
     @classmethod
     async def load(
-        cls, model: str | Path, *, max_running: int = MAX_RUNNING, max_queue: int = MAX_QUEUE, **engine_options: Any
+        cls,
+        model: str | Path,
+        *,
+        max_running: int = MAX_RUNNING,
+        max_queue: int = MAX_QUEUE,
+        **engine_options: Unpack[EngineKeywords],
     ) -> AsyncTranscriber:
         """Load a model beside the event loop. Raises what Transcriber raises."""
         transcriber = await asyncio.to_thread(partial(Transcriber, model, **engine_options))
         return cls(transcriber, max_running=max_running, max_queue=max_queue)
 
     @shows_options(TranscriptionOptions)
-    def job(self, audio: AudioInput, **options: Any) -> Job:
+    def job(self, audio: AudioInput, **options: Unpack[TranscriptionKeywords]) -> Job:
         """A job for `engine`: its events are Opened, TranscriptionInfo and Found, its result a Transcript.
 
         Raises ParameterError at once for a bad option.
@@ -65,12 +76,12 @@ class AsyncTranscriber:
         return self.transcriber.job(audio, **options)
 
     @shows_options(TranscriptionOptions)
-    async def transcribe(self, audio: AudioInput, **options: Any) -> Transcript:
+    async def transcribe(self, audio: AudioInput, **options: Unpack[TranscriptionKeywords]) -> Transcript:
         """Transcribe one recording. Raises what Transcriber.transcribe raises; QueueFullError, EngineClosedError."""
         return await last(self.engine.run(self.job(audio, **options)))
 
     @shows_options(TranscriptionOptions)
-    def stream(self, audio: AudioInput, **options: Any) -> AsyncSegmentStream:
+    def stream(self, audio: AudioInput, **options: Unpack[TranscriptionKeywords]) -> AsyncSegmentStream:
         """The segments of one recording, each as soon as it is certain. Leaving it early aborts the work.
 
         ``await stream.info()`` is what is known before the first of them.
@@ -85,14 +96,16 @@ class AsyncTranscriber:
         """A little noise, in sequential mode, because other modes decode speech alone."""
         rate = self.transcriber.model.spec.sample_rate
         noise = np.random.default_rng(0).normal(0, 0.01, HEARTBEAT_SECONDS * rate).astype(np.float32)
-        return self.job((noise, rate), temperature=0.0, max_new_tokens=1, mode=SEQUENTIAL, **self._languages())
+        options = self._languages()
+        options.update({"temperature": 0.0, "max_new_tokens": 1, "mode": "sequential"})
+        return self.job((noise, rate), **options)
 
     @cached_property
     def transcribes(self) -> bool:
         """Whether it writes the language that is spoken, where that is said; a few models do nothing but translate."""
         return self._languages()["target_language"] is None
 
-    def _languages(self) -> dict[str, str | None]:
+    def _languages(self) -> TranscriptionKeywords:
         """Some language, and some target language if the model needs one."""
         model = self.transcriber.model
         language, target = next(iter(model.languages), None), None
@@ -116,7 +129,12 @@ class AsyncTextGenerator:
 
     @classmethod
     async def load(
-        cls, model: str | Path, *, max_running: int = MAX_RUNNING, max_queue: int = MAX_QUEUE, **engine_options: Any
+        cls,
+        model: str | Path,
+        *,
+        max_running: int = MAX_RUNNING,
+        max_queue: int = MAX_QUEUE,
+        **engine_options: Unpack[EngineKeywords],
     ) -> AsyncTextGenerator:
         """Load a model beside the event loop. Raises what TextGenerator raises."""
         generator = await asyncio.to_thread(partial(TextGenerator, model, **engine_options))
@@ -127,18 +145,20 @@ class AsyncTextGenerator:
         """The tasks that the checkpoint can do: see TextGenerator.tasks. Some of them need languages."""
         return self.generator.tasks
 
-    def job(self, task: Task, document: str, *, stream: bool = False, **options: Any) -> Job:
+    def job(self, task: Task, document: str, *, stream: bool = False, **options: Unpack[TranslationKeywords]) -> Job:
         """A job for `engine`: its events, with stream, are pieces of text, its result a GeneratedText.
 
         task, options: see TextGenerator. Raises ParameterError at once for a bad one.
         """
         return self.generator.job(task, document, stream=stream, **options)
 
-    async def run(self, task: Task, document: str, **options: Any) -> GeneratedText:
+    async def run(self, task: Task, document: str, **options: Unpack[TranslationKeywords]) -> GeneratedText:
         """What the model writes for one document. Raises as TextGenerator; QueueFullError, EngineClosedError."""
         return await last(self.engine.run(self.job(task, document, **options)))
 
-    async def stream(self, task: Task, document: str, **options: Any) -> AsyncGenerator[str, None]:
+    async def stream(
+        self, task: Task, document: str, **options: Unpack[TranslationKeywords]
+    ) -> AsyncGenerator[str, None]:
         """The same, piece by piece as it becomes final; the pieces join to the whole text."""
         told = 0
         async with contextlib.aclosing(self.engine.run(self.job(task, document, stream=True, **options))) as events:
@@ -168,17 +188,22 @@ class AsyncVisionReader:
 
     @classmethod
     async def load(
-        cls, model: str | Path, *, max_running: int = MAX_RUNNING, max_queue: int = MAX_QUEUE, **engine_options: Any
+        cls,
+        model: str | Path,
+        *,
+        max_running: int = MAX_RUNNING,
+        max_queue: int = MAX_QUEUE,
+        **engine_options: Unpack[EngineKeywords],
     ) -> AsyncVisionReader:
         """Load a model beside the event loop. Raises what VisionReader raises."""
         reader = await asyncio.to_thread(partial(VisionReader, model, **engine_options))
         return cls(reader, max_running=max_running, max_queue=max_queue)
 
-    def job(self, image: Any, **options: Any) -> Job:
+    def job(self, image: Any, **options: Unpack[ReadingKeywords]) -> Job:
         """A job for `engine`, whose result is an ImageText. Raises ParameterError at once for a bad option."""
         return self.reader.job(image, **options)
 
-    async def read(self, image: Any, **options: Any) -> ImageText:
+    async def read(self, image: Any, **options: Unpack[ReadingKeywords]) -> ImageText:
         """Read one image. Raises what VisionReader.read raises; QueueFullError, EngineClosedError."""
         return await last(self.engine.run(self.job(image, **options)))
 

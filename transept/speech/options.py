@@ -52,6 +52,7 @@ PREPEND_PUNCTUATIONS = "\"'“¿([{-"
 APPEND_PUNCTUATIONS = "\"'.。,，!！?？:：”)]}、"  # noqa: RUF001  full-width marks are meant
 
 SPEECH, TIMES, DECODING = "speech and language", "times", "decoding"
+NOT_OF_ALIGNMENT = ("task", "target_language", "word_timestamps", "diarize")
 
 
 @declares_options("transcription has no option")
@@ -268,6 +269,7 @@ class TranscriptionOptions:
             metavar="ID,ID,...",
             default="",
             parse=partial(token_ids, lowest=-1),
+            also="str | None",
         ),
     ] = (-1,)
     suppress_numerals: Annotated[
@@ -314,6 +316,7 @@ class TranscriptionOptions:
             metavar="S,S,...",
             default="",
             parse=clip_times,
+            also="Sequence[Mapping[str, float]] | str | None",
         ),
     ] = ()
     hallucination_silence_threshold: Annotated[

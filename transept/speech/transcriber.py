@@ -6,13 +6,12 @@ batch the windows of all recordings and of all calls share, and results are hand
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -21,26 +20,28 @@ from transept.core.engine import ClosesEngine, Engine
 from transept.core.jobs.job import Job, Offload
 from transept.errors import ParameterError, TranseptError
 from transept.multimodal.waveforms import is_array
-from transept.option_names import refuse_misplaced, refuse_unknown, shows_options
-from transept.options import declared
+from transept.option_names import refuse_misplaced, shows_options
+from transept.options import declared, split_options
 from transept.speech import conversation, forced_alignment
 from transept.speech.algorithms.language import Language, recording_language
 from transept.speech.algorithms.passages import without_silence
 from transept.speech.events import Found, Opened
 from transept.speech.lasting import lasting_transcript, with_lasting_words
-from transept.speech.options import AUTO, DEFAULT_MODEL, TranscriptionOptions
+from transept.speech.options import AUTO, DEFAULT_MODEL, NOT_OF_ALIGNMENT, TranscriptionOptions
 from transept.speech.progress import AudioProgress
 from transept.speech.recording import AudioInput
 from transept.speech.segments import Segment
 from transept.speech.speech_model import ONLY_LANGUAGE, SpeechModel
 from transept.speech.stream import SegmentStream
-from transept.speech.transcript import Transcript, TranscriptionInfo
+from transept.speech.transcript import DetectedLanguage, Transcript, TranscriptionInfo
 from transept.speech.vad.spans import SAMPLE_RATE as VAD_RATE
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-ENGINE_OPTIONS = tuple(each.name for each in dataclasses.fields(EngineConfig) if each.name != "model")
+    from transept.core.option_types import EngineKeywords
+    from transept.speech.option_types import AlignmentKeywords, TranscriptionAndEngineKeywords, TranscriptionKeywords
+
 MAX_RECORDINGS = 16  # in memory at a time: an hour of audio takes about 350 MB with its features
 SEARCHED_SECONDS = 600  # of a recording, for the speech whose language is detected
 
@@ -62,7 +63,7 @@ class Transcriber(ClosesEngine):
     """
 
     @shows_options(EngineConfig)
-    def __init__(self, model: str | Path = DEFAULT_MODEL, **engine_options: Any) -> None:
+    def __init__(self, model: str | Path = DEFAULT_MODEL, **engine_options: Unpack[EngineKeywords]) -> None:
         where = "the methods, as in transcriber.transcribe(audio, NAME=...)"
         refuse_misplaced(engine_options, declared(EngineConfig), declared(TranscriptionOptions), where)
         self._take(Engine(model, **engine_options))
@@ -79,12 +80,15 @@ class Transcriber(ClosesEngine):
         self.model = SpeechModel(engine)
 
     @shows_options(TranscriptionOptions)
-    def transcribe(self, audio: AudioInput, *, progress: bool | None = False, **options: Any) -> Transcript:
+    def transcribe(
+        self, audio: AudioInput, *, progress: bool | None = False, **options: Unpack[TranscriptionKeywords]
+    ) -> Transcript:
         """Transcribe one recording, or translate it (``target_language="en"``).
 
         progress: show a bar in minutes of audio on stderr; None: where that is a terminal.
         Raises MediaError for audio that cannot be read.
         """
+        _refuse_several(audio)
         with closing(self.transcribe_many([audio], progress=progress, **options)) as results:
             result = next(results)
         if isinstance(result, TranseptError):
@@ -99,7 +103,7 @@ class Transcriber(ClosesEngine):
         progress: bool | None = False,
         on_info: Callable[[int, TranscriptionInfo], None] | None = None,
         on_segment: Callable[[int, Segment], None] | None = None,
-        **options: Any,
+        **options: Unpack[TranscriptionKeywords],
     ) -> Generator[Transcript | TranseptError, None, None]:
         """Transcribe recordings together, in their order; one that cannot be read gives its error in its place.
 
@@ -117,7 +121,7 @@ class Transcriber(ClosesEngine):
         progress: bool | None = False,
         on_info: Callable[[int, TranscriptionInfo], None] | None = None,
         on_segment: Callable[[int, Segment], None] | None = None,
-        **options: Any,
+        **options: Unpack[TranscriptionKeywords],
     ) -> Generator[tuple[int, Transcript | TranseptError], None, None]:
         """Transcribe recordings together, and yield each with its number, from 0, as soon as it is done.
 
@@ -136,15 +140,20 @@ class Transcriber(ClosesEngine):
         return self._results(audios, self._checked(options), progress, on_info, on_segment)
 
     @shows_options(TranscriptionOptions)
-    def stream(self, audio: AudioInput, *, progress: bool | None = False, **options: Any) -> SegmentStream:
+    def stream(
+        self, audio: AudioInput, *, progress: bool | None = False, **options: Unpack[TranscriptionKeywords]
+    ) -> SegmentStream:
         """The segments of one recording, each as soon as it is certain; the stream's `info` is known before them.
 
         Raises MediaError as it is read.
         """
+        _refuse_several(audio)
         return SegmentStream(self._events([audio], self._checked(options), progress))
 
-    @shows_options(TranscriptionOptions, without=("task", "target_language", "word_timestamps", "diarize"))
-    def align(self, audio: AudioInput, text: str, *, progress: bool | None = False, **options: Any) -> Transcript:
+    @shows_options(TranscriptionOptions, without=NOT_OF_ALIGNMENT)
+    def align(
+        self, audio: AudioInput, text: str, *, progress: bool | None = False, **options: Unpack[AlignmentKeywords]
+    ) -> Transcript:
         """Find when each word of a text that is known was said: forced alignment.
 
         A segment of the result is a line of the text, or of a text of one line a sentence. The model hears the
@@ -178,7 +187,7 @@ class Transcriber(ClosesEngine):
         """The codes that target_language may have, beside that of the language that is spoken; often none."""
         return list(self.model.target_languages)
 
-    def detect_language(self, audio: AudioInput, **options: Any) -> tuple[str, float, dict[str, float]]:
+    def detect_language(self, audio: AudioInput, **options: Unpack[TranscriptionKeywords]) -> DetectedLanguage:
         """The language of a recording: its code, its probability, and the probabilities of all languages by code.
 
         Long silence is left out first, as in auto mode, unless ``mode="sequential"``.
@@ -208,10 +217,10 @@ class Transcriber(ClosesEngine):
         ((_, language),) = self.engine.runner.run([job()], max_jobs=1)
         if isinstance(language, TranseptError):
             raise language
-        return language.code, language.probability or 0.0, language.probabilities
+        return DetectedLanguage(language.code, language.probability or 0.0, language.probabilities)
 
     @shows_options(TranscriptionOptions)
-    def job(self, audio: AudioInput, **options: Any) -> Job:
+    def job(self, audio: AudioInput, **options: Unpack[TranscriptionKeywords]) -> Job:
         """A job for `engine.runner` (docs/jobs.md), whose result is a Transcript.
 
         Its events are an Opened, a TranscriptionInfo, then Founds.
@@ -223,12 +232,12 @@ class Transcriber(ClosesEngine):
         """The job of one recording. `transept.compat` has another one."""
         return with_lasting_words(conversation.transcribe(self.model, audio, self.engine.config.limits, options))
 
-    def _checked(self, options: dict[str, Any]) -> TranscriptionOptions:
+    def _checked(self, options: Mapping[str, Any]) -> TranscriptionOptions:
         checked = self._options(options)
         self.model.check(checked)
         return checked
 
-    def _options(self, options: dict[str, Any]) -> TranscriptionOptions:
+    def _options(self, options: Mapping[str, Any]) -> TranscriptionOptions:
         """The options, whatever the model has of what they ask for."""
         where = "Transcriber(model, NAME=...), where the model is loaded"
         refuse_misplaced(options, declared(TranscriptionOptions), declared(EngineConfig), where)
@@ -288,6 +297,12 @@ def _in_order(
                 turn += 1
 
 
+def _refuse_several(audio: Any) -> None:
+    """Raise ParameterError for a list of files where one recording is wanted."""
+    if isinstance(audio, list | tuple) and isinstance(next(iter(audio), None), str | bytes | os.PathLike):
+        raise ParameterError("this takes one recording; for a list of them call transcribe_many")
+
+
 def _is_one_recording(audios: Any) -> bool:
     """Whether it is what `transcribe` takes, where a list of that is wanted."""
     if isinstance(audios, tuple):  # (waveform, sample rate), or a tuple of recordings
@@ -299,31 +314,60 @@ def _is_one_recording(audios: Any) -> bool:
 
 @shows_options(TranscriptionOptions, EngineConfig)
 def transcribe(
-    audio: AudioInput, model: str | Path = DEFAULT_MODEL, *, progress: bool | None = False, **options: Any
+    audio: AudioInput,
+    model: str | Path = DEFAULT_MODEL,
+    *,
+    progress: bool | None = False,
+    **options: Unpack[TranscriptionAndEngineKeywords],
 ) -> Transcript:
     """Transcribe one recording with a model that is loaded for it; Transcriber keeps one loaded.
 
     options: those of TranscriptionOptions and of Engine. See Transcriber.transcribe.
     """
-    transcription, engine = _told_apart(options)
+    transcription, engine = split_options("transcription has no option", options, TranscriptionOptions, EngineConfig)
     return Transcriber(model, **engine).transcribe(audio, progress=progress, **transcription)
 
 
 @shows_options(TranscriptionOptions, EngineConfig)
+def transcribe_many(
+    audios: Iterable[AudioInput],
+    model: str | Path = DEFAULT_MODEL,
+    *,
+    progress: bool | None = False,
+    **options: Unpack[TranscriptionAndEngineKeywords],
+) -> Generator[Transcript | TranseptError, None, None]:
+    """Transcribe recordings together, in their order, with a model that is loaded for them.
+
+    A recording that cannot be read gives its error in its place. options: those of TranscriptionOptions and of Engine.
+    See Transcriber.transcribe_many.
+    """
+    transcription, engine = split_options("transcription has no option", options, TranscriptionOptions, EngineConfig)
+    return Transcriber(model, **engine).transcribe_many(audios, progress=progress, **transcription)
+
+
+@shows_options(TranscriptionOptions, EngineConfig)
 def stream_transcribe(
-    audio: AudioInput, model: str | Path = DEFAULT_MODEL, *, progress: bool | None = False, **options: Any
+    audio: AudioInput,
+    model: str | Path = DEFAULT_MODEL,
+    *,
+    progress: bool | None = False,
+    **options: Unpack[TranscriptionAndEngineKeywords],
 ) -> SegmentStream:
     """The segments of one recording, each as soon as it is certain, with a model that is loaded for it.
 
     options: those of TranscriptionOptions and of Engine. See Transcriber.stream.
     """
-    transcription, engine = _told_apart(options)
+    transcription, engine = split_options("transcription has no option", options, TranscriptionOptions, EngineConfig)
     return Transcriber(model, **engine).stream(audio, progress=progress, **transcription)
 
 
-def _told_apart(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Options of the transcription, and options of the engine. Raises ParameterError for what is neither."""
-    ours = declared(TranscriptionOptions)
-    refuse_unknown("transcription has no option", options, [*ours, *ENGINE_OPTIONS])
-    transcription = {name: value for name, value in options.items() if name in ours}
-    return transcription, {name: value for name, value in options.items() if name not in ours}
+@shows_options(TranscriptionOptions, EngineConfig, without=("language",))
+def detect_language(
+    audio: AudioInput, model: str | Path = DEFAULT_MODEL, **options: Unpack[TranscriptionAndEngineKeywords]
+) -> DetectedLanguage:
+    """Find the language of a recording with a model that is loaded for it.
+
+    options: those of Transcriber.detect_language and of Engine.
+    """
+    transcription, engine = split_options("transcription has no option", options, TranscriptionOptions, EngineConfig)
+    return Transcriber(model, **engine).detect_language(audio, **transcription)

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from transept.speech.options import TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
-from transept.speech.output.writers import write_transcript
+from transept.speech.output.writers import format_transcript, write_transcript
 from transept.speech.segments import Segment
 from transept.speech.transcript_fields import Fields, numbers_in, segments_in, stretches_in, texts_in
+
+if TYPE_CHECKING:
+    from transept.speech.option_types import SubtitleKeywords
+
+
+class DetectedLanguage(NamedTuple):
+    """The language of a recording.
+
+    language: code, such as ``"en"``. probability: of that language. probabilities: of all languages by code.
+    """
+
+    language: str
+    probability: float
+    probabilities: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -37,7 +51,7 @@ class TranscriptionInfo:
 
 @dataclass(frozen=True)
 class Transcript:
-    """A whole recording.
+    """A whole recording. Iterating over it yields its segments; ``if transcript`` holds even if there are none.
 
     text: all of it, without leading or trailing blanks. segments: in order of time. missed_speech: stretches (begin,
     end), in seconds, of more than 1.5 seconds of speech that no segment covers; empty for families whose sample rate is
@@ -98,6 +112,10 @@ class Transcript:
             reason=fields.text("reason", "") or None,
         )
 
+    def __iter__(self) -> Iterator[Segment]:
+        """The segments, in order of time."""
+        return iter(self.segments)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts and lists, ready for JSON: openai-whisper's text, segments and language, then what is ours."""
         return {
@@ -113,7 +131,22 @@ class Transcript:
             "reason": self.reason,
         }
 
-    def write(self, file: str | Path | IO[Any], format: str | None = None, **layout: bool | int | None) -> None:
+    def to_str(self, format: str, **layout: Unpack[SubtitleKeywords]) -> str:
+        """Return what `write` writes: the transcript as txt, srt, vtt, tsv, json, lrc, csv or ass.
+
+        Raises ParameterError as `write`.
+        """
+        return format_transcript(format, self.segments, self.language, SubtitleLayout(**layout))
+
+    def to_srt(self, **layout: Unpack[SubtitleKeywords]) -> str:
+        """Return the transcript as SubRip subtitles. layout, errors: see `write`."""
+        return self.to_str("srt", **layout)
+
+    def to_vtt(self, **layout: Unpack[SubtitleKeywords]) -> str:
+        """Return the transcript as WebVTT subtitles. layout, errors: see `write`."""
+        return self.to_str("vtt", **layout)
+
+    def write(self, file: str | Path | IO[Any], format: str | None = None, **layout: Unpack[SubtitleKeywords]) -> None:
         """Write the transcript in one of openai-whisper's formats, txt, srt, vtt, tsv or json, or as lrc, csv or ass.
 
         file: a path; or an open file, of text or of bytes, which stays open, such as ``sys.stdout``.
@@ -124,4 +157,4 @@ class Transcript:
         Raises ParameterError for an unknown format or layout, and for a layout without words; OSError when the file
         cannot be written.
         """
-        write_transcript(file, format, self.segments, self.language, SubtitleLayout(**cast(Any, layout)))
+        write_transcript(file, format, self.segments, self.language, SubtitleLayout(**layout))

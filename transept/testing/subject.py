@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from transept.core.execution.in_process import InProcessExecutor
 from transept.core.request.sampling_params import SamplingParams
@@ -142,7 +142,7 @@ class Subject:
     def _engine(self, **options: Any) -> Engine:
         from transept.core.engine import Engine
 
-        return Engine(self.directory, device=self.device, dtype=self.dtype, plugin=self.plugin, **options)
+        return Engine(self.directory, device=self.device, dtype=cast(Any, self.dtype), plugin=self.plugin, **options)
 
 
 def _run(engine: Engine, requests: Sequence[Request], join_every: int) -> tuple[list[RequestOutput], bool]:

@@ -41,8 +41,6 @@ class DocumentEncoder:
         chunk: bool = False,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        if truncate and chunk:
-            raise ParameterError("truncate and chunk are two answers to one question: choose one")
         self.tokenizer = tokenizer
         self.prefix = task.prefix
         before, after = task.special_tokens or _own_special_tokens(tokenizer)

@@ -7,10 +7,10 @@ comes from its plugin's TextSpec, what is a checkpoint's own for a task from its
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from transept.core.config import EngineConfig
 from transept.core.engine import ClosesEngine, Engine
@@ -23,7 +23,12 @@ from transept.registry.plugin_calls import call_declared
 from transept.text.document import write_for
 from transept.text.encoding import EncodedDocument
 from transept.text.generated_text import GeneratedText, TextUpdate
-from transept.text.job import LANGUAGES, Task, TextJob, make_job, offered_tasks
+from transept.text.job import Task, TextJob, make_job, offered_tasks
+from transept.text.options import TextOptions, TranslationOptions
+
+if TYPE_CHECKING:
+    from transept.core.option_types import EngineKeywords
+    from transept.text.option_types import TextKeywords, TranslationKeywords
 
 
 class TextGenerator(ClosesEngine):
@@ -51,7 +56,7 @@ class TextGenerator(ClosesEngine):
     """
 
     @shows_options(EngineConfig)
-    def __init__(self, model: str | Path, **engine_options: Any) -> None:
+    def __init__(self, model: str | Path, **engine_options: Unpack[EngineKeywords]) -> None:
         self._take(Engine(model, **engine_options))
 
     @classmethod
@@ -91,20 +96,24 @@ class TextGenerator(ClosesEngine):
         return list(sources), list(targets)
 
     @overload
-    def summarize(self, documents: str, **options: Any) -> GeneratedText: ...
+    def summarize(self, documents: str, **options: Unpack[TextKeywords]) -> GeneratedText: ...  # type: ignore[overload-overlap]
     @overload
-    def summarize(self, documents: Iterable[str], **options: Any) -> list[GeneratedText]: ...
-    @shows_options(make_job, SamplingParams, without=("engine", "task", *LANGUAGES, *WITHOUT_RESULT))
-    def summarize(self, documents: str | Iterable[str], **options: Any) -> GeneratedText | list[GeneratedText]:
+    def summarize(self, documents: Iterable[str], **options: Unpack[TextKeywords]) -> list[GeneratedText]: ...
+    @shows_options(TextOptions, SamplingParams, without=WITHOUT_RESULT)
+    def summarize(
+        self, documents: str | Iterable[str], **options: Unpack[TextKeywords]
+    ) -> GeneratedText | list[GeneratedText]:
         """Summarize one document or several. Options: see the class."""
         return self._complete("summarize", documents, options)
 
     @overload
-    def translate(self, documents: str, **options: Any) -> GeneratedText: ...
+    def translate(self, documents: str, **options: Unpack[TranslationKeywords]) -> GeneratedText: ...  # type: ignore[overload-overlap]
     @overload
-    def translate(self, documents: Iterable[str], **options: Any) -> list[GeneratedText]: ...
-    @shows_options(make_job, SamplingParams, without=("engine", "task", *WITHOUT_RESULT))
-    def translate(self, documents: str | Iterable[str], **options: Any) -> GeneratedText | list[GeneratedText]:
+    def translate(self, documents: Iterable[str], **options: Unpack[TranslationKeywords]) -> list[GeneratedText]: ...
+    @shows_options(TranslationOptions, SamplingParams, without=WITHOUT_RESULT)
+    def translate(
+        self, documents: str | Iterable[str], **options: Unpack[TranslationKeywords]
+    ) -> GeneratedText | list[GeneratedText]:
         """Translate one document or several.
 
         source, target: the languages as the model's family names them, such as ``"en"`` and ``"ro"``; each may be left
@@ -113,16 +122,20 @@ class TextGenerator(ClosesEngine):
         return self._complete("translate", documents, options)
 
     @overload
-    def generate(self, documents: str, **options: Any) -> GeneratedText: ...
+    def generate(self, documents: str, **options: Unpack[TextKeywords]) -> GeneratedText: ...  # type: ignore[overload-overlap]
     @overload
-    def generate(self, documents: Iterable[str], **options: Any) -> list[GeneratedText]: ...
-    @shows_options(make_job, SamplingParams, without=("engine", "task", *LANGUAGES, *WITHOUT_RESULT))
-    def generate(self, documents: str | Iterable[str], **options: Any) -> GeneratedText | list[GeneratedText]:
+    def generate(self, documents: Iterable[str], **options: Unpack[TextKeywords]) -> list[GeneratedText]: ...
+    @shows_options(TextOptions, SamplingParams, without=WITHOUT_RESULT)
+    def generate(
+        self, documents: str | Iterable[str], **options: Unpack[TextKeywords]
+    ) -> GeneratedText | list[GeneratedText]:
         """What the model writes for one document or several, which it gets as they are. Options: see the class."""
         return self._complete("generate", documents, options)
 
-    @shows_options(make_job, SamplingParams, without=("engine", *WITHOUT_RESULT))
-    def stream(self, task: Task, documents: str | Iterable[str], **options: Any) -> Iterator[TextUpdate]:
+    @shows_options(TranslationOptions, SamplingParams, without=WITHOUT_RESULT)
+    def stream(
+        self, task: Task, documents: str | Iterable[str], **options: Unpack[TranslationKeywords]
+    ) -> Iterator[TextUpdate]:
         """Run a task and tell what is written as soon as it is final, document after document in their order.
 
         The document whose turn it is is told piece by piece, unless by a beam search, which settles a text only at its
@@ -130,17 +143,17 @@ class TextGenerator(ClosesEngine):
         than the batch needs. A document that cannot be run gives its error in its place.
         options: those of the task's method. Raises ParameterError at once for a bad one.
         """
-        job = make_job(self.engine, task, **options)
+        job = make_job(self.engine, task, options)
         return self._updates(_several(documents), job)
 
-    @shows_options(make_job, SamplingParams, without=("engine", *WITHOUT_RESULT))
-    def job(self, task: Task, document: str, *, stream: bool = False, **options: Any) -> Job:
+    @shows_options(TranslationOptions, SamplingParams, without=WITHOUT_RESULT)
+    def job(self, task: Task, document: str, *, stream: bool = False, **options: Unpack[TranslationKeywords]) -> Job:
         """A job for `engine.runner` (docs/jobs.md), whose result is a GeneratedText.
 
         stream: its events are pieces of the text (str), as they become final; all but what the last token adds.
         options: those of the task's method. Raises ParameterError at once for a bad one.
         """
-        return write_for(document, make_job(self.engine, task, **options), stream)
+        return write_for(document, make_job(self.engine, task, options), stream)
 
     def _updates(self, documents: Iterable[str], job: TextJob) -> Generator[TextUpdate, None, None]:
         """What comes up, document after document; of those whose turn has not come it is kept."""
@@ -160,10 +173,10 @@ class TextGenerator(ClosesEngine):
                     turn, num_told = turn + 1, 0
 
     def _complete(
-        self, task: Task, documents: str | Iterable[str], options: dict[str, Any]
+        self, task: Task, documents: str | Iterable[str], options: Mapping[str, Any]
     ) -> GeneratedText | list[GeneratedText]:
         """Return every text in the documents' order; all documents are encoded before any is computed."""
-        job = make_job(self.engine, task, **options)
+        job = make_job(self.engine, task, options)
         several = list(_several(documents))
         results: dict[int, GeneratedText | TranseptError] = {}
         encoded: dict[int, EncodedDocument] = {}

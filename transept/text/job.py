@@ -21,17 +21,15 @@ from transept.errors import (
     UnsupportedTaskError,
     suggest,
 )
-from transept.option_names import refuse_unknown
+from transept.options import split_options
 from transept.registry.plugin_calls import call_declared
 from transept.registry.spec import TextSpec, TextTask
 from transept.text.encoding import DocumentEncoder
+from transept.text.options import TranslationOptions
 
 Task = Literal["summarize", "translate", "generate"]
 TASKS = ("summarize", "translate", "generate")
 CONFIG_NAMES = {"summarize": "summarization", "translate": "translation"}  # in task_specific_params
-LANGUAGES = ("source", "target")
-OWN_OPTIONS = ("truncate", "chunk", "max_source_tokens")
-OPTIONS = (*OWN_OPTIONS, *(field.name for field in dataclasses.fields(SamplingParams)))
 
 
 @dataclass(frozen=True)
@@ -50,43 +48,29 @@ class TextJob:
     generation_config: Any | None
 
 
-def make_job(
-    engine: Engine,
-    task: Task,
-    *,
-    source: str | None = None,
-    target: str | None = None,
-    truncate: bool = False,
-    chunk: bool = False,
-    max_source_tokens: int | None = None,
-    **sampling: Any,
-) -> TextJob:
-    """A job for this engine; the options are documented at TextGenerator.
+def make_job(engine: Engine, task: Task, options: Mapping[str, Any]) -> TextJob:
+    """A job for this engine. options: those of TranslationOptions and SamplingParams.
 
     Raises ParameterError for an unknown task, language or option, or options that contradict each other.
     """
-    refuse_unknown(f"{task} has no option", sampling, OPTIONS)
-    for name, flag in (("truncate", truncate), ("chunk", chunk)):
-        if not isinstance(flag, bool):
-            raise ParameterError(f"{{{name}}} must be True or False, not {flag!r}", param=name, value=flag)
-    for name, language in (("source", source), ("target", target)):
-        if not isinstance(language, str | None):
-            raise ParameterError(
-                f'{{{name}}} must be a language as the model names it, such as "en", not {language!r}',
-                param=name,
-                value=language,
-            )
+    own, sampling = split_options(f"{task} has no option", options, TranslationOptions, SamplingParams)
+    given = TranslationOptions(**own)
     params = params_of_single_text("a document", sampling)
-    text_task = _text_task(engine, task, source, target)
+    text_task = _text_task(engine, task, given.source, given.target)
     settings = _task_settings(engine, text_task)
     text_task = dataclasses.replace(text_task, prefix=settings.pop("prefix", text_task.prefix))
-    limit = _source_limit(engine, max_source_tokens)
+    limit = _source_limit(engine, given.max_source_tokens)
     decoder_prompt = None if text_task.decoder_prompt is None else list(text_task.decoder_prompt)
     generation_config = _generation_config(engine, text_task, settings) if settings else None
     engine.inputs.check(params, generation_config, decoder_prompt)  # so that it is told once, and not of every document
     return TextJob(
         encoder=DocumentEncoder(
-            engine.source_tokenizer, text_task, limit, truncate=truncate, chunk=chunk, limits=engine.config.limits
+            engine.source_tokenizer,
+            text_task,
+            limit,
+            truncate=given.truncate,
+            chunk=given.chunk,
+            limits=engine.config.limits,
         ),
         encoder_inputs=text_task.encoder_inputs,
         decoder_prompt=decoder_prompt,
@@ -127,7 +111,7 @@ def _is_offered(engine: Engine, task: Task) -> bool:
         named = getattr(engine.model_config, "task_specific_params", None) or ()
         return any(str(name).partition("_")[0] == CONFIG_NAMES[task] for name in named)
     try:
-        make_job(engine, task)
+        make_job(engine, task, {})
     except UnsupportedTaskError:
         return False
     except TranseptError:  # for example because languages are missing
@@ -170,18 +154,16 @@ def _generation_config(engine: Engine, task: TextTask, settings: dict[str, Any])
     return config
 
 
-def _source_limit(engine: Engine, max_source_tokens: Any) -> int:
+def _source_limit(engine: Engine, max_source_tokens: int | None) -> int:
     """Encoder tokens of a document at most: all that the model has positions for and that one step may hold."""
     budget = engine.scheduler.config.max_encoder_tokens
     bound = min(budget, engine.shape.max_source_positions or budget)
     if max_source_tokens is None:
         return bound
-    if isinstance(max_source_tokens, bool) or not isinstance(max_source_tokens, int):
+    if max_source_tokens > bound:
         raise ParameterError(
-            f"{{max_source_tokens}} must be an integer, not {max_source_tokens!r}",
+            f"{{max_source_tokens}} must be from 1 to {bound} with this model, not {max_source_tokens}",
             param="max_source_tokens",
             value=max_source_tokens,
         )
-    if not 0 < max_source_tokens <= bound:
-        raise ParameterError(f"max_source_tokens must be from 1 to {bound} with this model, not {max_source_tokens}")
     return max_source_tokens

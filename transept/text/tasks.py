@@ -2,55 +2,74 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from transept.core.config import EngineConfig
-from transept.option_names import refuse_unknown, shows_options
+from transept.core.request.sampling_params import SamplingParams
+from transept.option_names import shows_options
+from transept.options import split_options
 from transept.text.generated_text import GeneratedText
 from transept.text.generator import TextGenerator
-from transept.text.job import LANGUAGES, OPTIONS
+from transept.text.options import SUMMARIZE_MODEL, TRANSLATE_MODEL, TranslationOptions
+
+if TYPE_CHECKING:
+    from transept.text.option_types import TextAndEngineKeywords, TranslationAndEngineKeywords
 
 
 @overload
-def summarize(documents: str, model: str | Path, **options: Any) -> GeneratedText: ...
+def summarize(  # type: ignore[overload-overlap]
+    documents: str, model: str | Path = SUMMARIZE_MODEL, **options: Unpack[TextAndEngineKeywords]
+) -> GeneratedText: ...
 @overload
-def summarize(documents: Iterable[str], model: str | Path, **options: Any) -> list[GeneratedText]: ...
+def summarize(
+    documents: Iterable[str], model: str | Path = SUMMARIZE_MODEL, **options: Unpack[TextAndEngineKeywords]
+) -> list[GeneratedText]: ...
 @shows_options(TextGenerator.summarize, EngineConfig, without=("self",))
-def summarize(documents: str | Iterable[str], model: str | Path, **options: Any) -> GeneratedText | list[GeneratedText]:
+def summarize(
+    documents: str | Iterable[str], model: str | Path = SUMMARIZE_MODEL, **options: Unpack[TextAndEngineKeywords]
+) -> GeneratedText | list[GeneratedText]:
     """Summarize one document, or several to a list. Options: those of TextGenerator.summarize and of Engine."""
-    generator, options = _load(model, options)
-    return generator.summarize(documents, **options)
+    generator, own = _load(model, options)
+    return generator.summarize(documents, **own)
 
 
 @overload
-def translate(documents: str, model: str | Path, **options: Any) -> GeneratedText: ...
+def translate(  # type: ignore[overload-overlap]
+    documents: str, model: str | Path = TRANSLATE_MODEL, **options: Unpack[TranslationAndEngineKeywords]
+) -> GeneratedText: ...
 @overload
-def translate(documents: Iterable[str], model: str | Path, **options: Any) -> list[GeneratedText]: ...
+def translate(
+    documents: Iterable[str], model: str | Path = TRANSLATE_MODEL, **options: Unpack[TranslationAndEngineKeywords]
+) -> list[GeneratedText]: ...
 @shows_options(TextGenerator.translate, EngineConfig, without=("self",))
-def translate(documents: str | Iterable[str], model: str | Path, **options: Any) -> GeneratedText | list[GeneratedText]:
+def translate(
+    documents: str | Iterable[str], model: str | Path = TRANSLATE_MODEL, **options: Unpack[TranslationAndEngineKeywords]
+) -> GeneratedText | list[GeneratedText]:
     """Translate one document, or several to a list. Options: those of TextGenerator.translate and of Engine."""
-    generator, options = _load(model, options)
-    return generator.translate(documents, **options)
+    generator, own = _load(model, options)
+    return generator.translate(documents, **own)
 
 
 @overload
-def generate(documents: str, model: str | Path, **options: Any) -> GeneratedText: ...
+def generate(documents: str, model: str | Path, **options: Unpack[TextAndEngineKeywords]) -> GeneratedText: ...  # type: ignore[overload-overlap]
 @overload
-def generate(documents: Iterable[str], model: str | Path, **options: Any) -> list[GeneratedText]: ...
+def generate(
+    documents: Iterable[str], model: str | Path, **options: Unpack[TextAndEngineKeywords]
+) -> list[GeneratedText]: ...
 @shows_options(TextGenerator.generate, EngineConfig, without=("self",))
-def generate(documents: str | Iterable[str], model: str | Path, **options: Any) -> GeneratedText | list[GeneratedText]:
+def generate(
+    documents: str | Iterable[str], model: str | Path, **options: Unpack[TextAndEngineKeywords]
+) -> GeneratedText | list[GeneratedText]:
     """What a model writes for one document, or for several. Options: those of TextGenerator.generate and of Engine."""
-    generator, options = _load(model, options)
-    return generator.generate(documents, **options)
+    generator, own = _load(model, options)
+    return generator.generate(documents, **own)
 
 
-def _load(model: str | Path, options: dict[str, Any]) -> tuple[TextGenerator, dict[str, Any]]:
+def _load(model: str | Path, options: Mapping[str, Any]) -> tuple[TextGenerator, dict[str, Any]]:
     """A generator made with the engine's options, and the others. A wrong name is refused before the model loads."""
-    of_engine = {field.name for field in dataclasses.fields(EngineConfig)} - {"model"}
-    of_task = {*OPTIONS, *LANGUAGES}
-    refuse_unknown("there is no option", options, of_engine | of_task)
-    generator = TextGenerator(model, **{name: value for name, value in options.items() if name in of_engine})
-    return generator, {name: value for name, value in options.items() if name not in of_engine}
+    engine, own, sampling = split_options(
+        "there is no option", options, EngineConfig, TranslationOptions, SamplingParams
+    )
+    return TextGenerator(model, **engine), {**own, **sampling}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,12 +17,11 @@ from transept.core.request.prompts import Prompt, Request
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.request.single_text import params_of_single_text
 from transept.errors import CheckpointError, ParameterError, PluginError, suggest
-from transept.option_names import refuse_unknown
+from transept.options import split_options
 from transept.registry.plugin_calls import call_declared
 from transept.registry.spec import VisionSpec, VisionTask
 from transept.vision.image_text import ImageText
-
-OPTIONS = ("task", *(field.name for field in dataclasses.fields(SamplingParams)))
+from transept.vision.options import ReadingOptions
 
 
 @dataclass(frozen=True)
@@ -43,19 +41,21 @@ class ReadingJob:
     generation_config: Any | None
 
 
-def make_job(engine: Engine, *, task: str | None = None, **sampling: Any) -> ReadingJob:
-    """A job for this engine, whose family has a VisionSpec. task: one of `tasks`; None: the first.
+def make_job(engine: Engine, options: Mapping[str, Any]) -> ReadingJob:
+    """A job for this engine, whose family has a VisionSpec. options: those of ReadingOptions and SamplingParams.
 
     Raises ParameterError for an unknown task or option, or for options that contradict each other.
     """
     spec = engine.spec.vision
     assert spec is not None  # VisionReader looked
-    refuse_unknown("read has no option", sampling, OPTIONS)
+    own, sampling = split_options("read has no option", options, ReadingOptions, SamplingParams)
+    task = ReadingOptions(**own).task
     params = params_of_single_text("an image", sampling)
     known = tasks(engine, spec)
     name = next(iter(known)) if task is None else task
-    if not isinstance(name, str) or name not in known:
-        raise ParameterError(f"there is no task {task!r} with this model.{suggest(str(task), known)}")
+    if name not in known:
+        message = f"there is no task {task!r} with this model.{suggest(name, known)}"
+        raise ParameterError(message, param="task", value=task)
     chosen = known[name]
     decoder_prompt = None if chosen.decoder_prompt is None else list(chosen.decoder_prompt)
     generation_config = _generation_config(engine, name, chosen.settings) if chosen.settings else None

@@ -9,7 +9,7 @@ import os
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
@@ -29,6 +29,11 @@ from transept.errors import (
 from transept.option_names import shows_options
 from transept.vision.image_text import ImageText
 from transept.vision.job import ReadingJob, make_job, prepare, read_image, tasks
+from transept.vision.options import ReadingOptions
+
+if TYPE_CHECKING:
+    from transept.core.option_types import EngineKeywords
+    from transept.vision.option_types import ReadingKeywords
 
 BLANK_PAGE = np.full((32, 32, 3), 255, np.uint8)
 
@@ -50,7 +55,7 @@ class VisionReader(ClosesEngine):
     """
 
     @shows_options(EngineConfig)
-    def __init__(self, model: str | Path, **engine_options: Any) -> None:
+    def __init__(self, model: str | Path, **engine_options: Unpack[EngineKeywords]) -> None:
         self._take(Engine(model, **engine_options))
 
     @classmethod
@@ -71,18 +76,20 @@ class VisionReader(ClosesEngine):
             raise CheckpointError(f'"{model}" has no tokenizer; put its tokenizer.json beside the weights')
         self.engine = engine
         self.tasks = list(tasks(engine, spec.vision))
-        job = make_job(engine)
+        job = make_job(engine, {})
         with suppress(MediaError, PluginFailedError):  # which end one image each
             prepare(BLANK_PAGE, job)  # so that wrong settings are told now, and not with every image
 
     @overload
-    def read(self, images: str | bytes | os.PathLike[str], **options: Any) -> ImageText: ...
+    def read(self, images: str | bytes | os.PathLike[str], **options: Unpack[ReadingKeywords]) -> ImageText: ...
     @overload
-    def read(self, images: list[Any] | tuple[Any, ...] | Iterator[Any], **options: Any) -> list[ImageText]: ...
+    def read(
+        self, images: list[Any] | tuple[Any, ...] | Iterator[Any], **options: Unpack[ReadingKeywords]
+    ) -> list[ImageText]: ...
     @overload
-    def read(self, images: Any, **options: Any) -> Any: ...
-    @shows_options(make_job, SamplingParams, without=("engine", *WITHOUT_RESULT))
-    def read(self, images: Any, **options: Any) -> Any:
+    def read(self, images: Any, **options: Unpack[ReadingKeywords]) -> Any: ...
+    @shows_options(ReadingOptions, SamplingParams, without=WITHOUT_RESULT)
+    def read(self, images: Any, **options: Unpack[ReadingKeywords]) -> Any:
         """Read one image, which gives an ImageText, or several, which give a list of them in their order.
 
         An image of several that cannot be read has an ImageText with its `error`; the others are as they would be
@@ -96,8 +103,8 @@ class VisionReader(ClosesEngine):
             raise result.error
         return result
 
-    @shows_options(make_job, SamplingParams, without=("engine", *WITHOUT_RESULT))
-    def stream(self, images: Iterable[Any], **options: Any) -> Iterator[ImageText]:
+    @shows_options(ReadingOptions, SamplingParams, without=WITHOUT_RESULT)
+    def stream(self, images: Iterable[Any], **options: Unpack[ReadingKeywords]) -> Iterator[ImageText]:
         """The ImageText of each image, in their order, each as soon as it and those before it are there.
 
         images: read no further than the batch needs. options: see the class. Raises ParameterError for one image alone.
@@ -107,15 +114,15 @@ class VisionReader(ClosesEngine):
                 f"stream takes several images, and this is {type(images).__name__}: pass a list of them, or call read, "
                 "which takes one image, too"
             )
-        return self._in_order(images, make_job(self.engine, **options))
+        return self._in_order(images, make_job(self.engine, options))
 
-    @shows_options(make_job, SamplingParams, without=("engine", *WITHOUT_RESULT))
-    def job(self, image: Any, **options: Any) -> Job:
+    @shows_options(ReadingOptions, SamplingParams, without=WITHOUT_RESULT)
+    def job(self, image: Any, **options: Unpack[ReadingKeywords]) -> Job:
         """A job for `engine.runner` (docs/jobs.md) that reads one image, whose result is an ImageText.
 
         options: see the class. Raises ParameterError at once for a bad one.
         """
-        return read_image(image, make_job(self.engine, **options))
+        return read_image(image, make_job(self.engine, options))
 
     def _in_order(self, images: Iterable[Any], job: ReadingJob) -> Generator[ImageText, None, None]:
         """Twice as many jobs as run at a time are started, so that the batch never runs dry."""

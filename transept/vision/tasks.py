@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from transept.core.config import EngineConfig
-from transept.option_names import refuse_unknown, shows_options
+from transept.core.request.sampling_params import SamplingParams
+from transept.option_names import shows_options
+from transept.options import split_options
 from transept.vision.image_text import ImageText
-from transept.vision.job import OPTIONS
+from transept.vision.options import CAPTION_MODEL, READ_MODEL, ReadingOptions
 from transept.vision.reader import VisionReader
+
+if TYPE_CHECKING:
+    from transept.vision.option_types import ReadingAndEngineKeywords
 
 CAPTION = "caption"  # the task, in every family that captions images
 
 
 @overload
-def read_text(images: str | bytes | os.PathLike[str], model: str | Path, **options: Any) -> ImageText: ...
+def read_text(
+    images: str | bytes | os.PathLike[str], model: str | Path = READ_MODEL, **options: Unpack[ReadingAndEngineKeywords]
+) -> ImageText: ...
 @overload
 def read_text(
-    images: list[Any] | tuple[Any, ...] | Iterator[Any], model: str | Path, **options: Any
+    images: list[Any] | tuple[Any, ...] | Iterator[Any],
+    model: str | Path = READ_MODEL,
+    **options: Unpack[ReadingAndEngineKeywords],
 ) -> list[ImageText]: ...
 @overload
-def read_text(images: Any, model: str | Path, **options: Any) -> Any: ...
+def read_text(images: Any, model: str | Path = READ_MODEL, **options: Unpack[ReadingAndEngineKeywords]) -> Any: ...
 @shows_options(VisionReader.read, EngineConfig, without=("self",))
-def read_text(images: Any, model: str | Path, **options: Any) -> Any:
+def read_text(images: Any, model: str | Path = READ_MODEL, **options: Unpack[ReadingAndEngineKeywords]) -> Any:
     """Read the text in one image, or in several to a list. Options: those of VisionReader.read and of Engine.
 
     A wrong name of an option is refused before the model loads.
@@ -35,15 +43,21 @@ def read_text(images: Any, model: str | Path, **options: Any) -> Any:
 
 
 @overload
-def caption(images: str | bytes | os.PathLike[str], model: str | Path, **options: Any) -> ImageText: ...
+def caption(
+    images: str | bytes | os.PathLike[str],
+    model: str | Path = CAPTION_MODEL,
+    **options: Unpack[ReadingAndEngineKeywords],
+) -> ImageText: ...
 @overload
 def caption(
-    images: list[Any] | tuple[Any, ...] | Iterator[Any], model: str | Path, **options: Any
+    images: list[Any] | tuple[Any, ...] | Iterator[Any],
+    model: str | Path = CAPTION_MODEL,
+    **options: Unpack[ReadingAndEngineKeywords],
 ) -> list[ImageText]: ...
 @overload
-def caption(images: Any, model: str | Path, **options: Any) -> Any: ...
+def caption(images: Any, model: str | Path = CAPTION_MODEL, **options: Unpack[ReadingAndEngineKeywords]) -> Any: ...
 @shows_options(VisionReader.read, EngineConfig, without=("self",))
-def caption(images: Any, model: str | Path, **options: Any) -> Any:
+def caption(images: Any, model: str | Path = CAPTION_MODEL, **options: Unpack[ReadingAndEngineKeywords]) -> Any:
     """Describe one image, or several to a list: the model's task "caption", unless `task` names another.
 
     Options: those of VisionReader.read and of Engine; a wrong name is refused before the model loads. Raises
@@ -52,8 +66,6 @@ def caption(images: Any, model: str | Path, **options: Any) -> Any:
     return _read(images, model, {"task": CAPTION, **options})
 
 
-def _read(images: Any, model: str | Path, options: dict[str, Any]) -> Any:
-    of_engine = {field.name for field in dataclasses.fields(EngineConfig)} - {"model"}
-    refuse_unknown("there is no option", options, of_engine | {*OPTIONS})
-    reader = VisionReader(model, **{name: value for name, value in options.items() if name in of_engine})
-    return reader.read(images, **{name: value for name, value in options.items() if name not in of_engine})
+def _read(images: Any, model: str | Path, options: Mapping[str, Any]) -> Any:
+    engine, own, sampling = split_options("there is no option", options, EngineConfig, ReadingOptions, SamplingParams)
+    return VisionReader(model, **engine).read(images, **own, **sampling)

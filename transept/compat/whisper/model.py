@@ -40,8 +40,8 @@ def load_model(
     device: None takes a GPU if there is one. download_root: the folder that models are kept in. in_memory has no
     effect.
     """
-    options = {} if download_root is None else {"model_dir": download_root}
-    return Whisper(CompatTranscriber(name, device="auto" if device is None else str(device), **options))
+    given = "auto" if device is None else str(device)
+    return Whisper(CompatTranscriber(name, device=given, model_dir=download_root))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData
 
 from transept.errors import MediaError, MissingPackageError, ParameterError
-from transept.multimodal.pdf import DPI, pdf_pages
+from transept.multimodal.page_options import PageOptions
+from transept.multimodal.pdf import pdf_pages
+from transept.options import declared
 from transept.serving.errors import ApiError, api_error
 from transept.serving.http import forms
 
@@ -19,15 +21,7 @@ PDF_MARK = b"%PDF-"
 MARK_WITHIN = 1024  # bytes of a file in which PDF readers look for the %PDF mark
 
 
-@dataclass(frozen=True)
-class PageOptions:
-    """Fields for PDFs. page: its number, from 1. dpi: pixels an inch at which the page is drawn."""
-
-    page: int = 1
-    dpi: float = DPI
-
-
-FIELDS = tuple(field.name for field in dataclasses.fields(PageOptions))
+FIELDS = tuple(declared(PageOptions))
 
 
 @dataclass(frozen=True)
@@ -53,8 +47,8 @@ async def uploaded_image(form: FormData, upload: forms.Upload) -> UploadedImage:
             )
         return UploadedImage(upload, upload.data, {})
     upload = dataclasses.replace(upload, what="PDF")
-    options = PageOptions(**given)
     try:
+        options = PageOptions(**given)
         pages = await run_in_threadpool(partial(pdf_pages, upload.data, dpi=options.dpi))
     except MissingPackageError as error:
         raise ApiError(400, str(error), param="file", code="unsupported") from error

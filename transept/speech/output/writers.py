@@ -39,7 +39,7 @@ def write_transcript(
     """
     if not isinstance(file, str | os.PathLike) and not hasattr(file, "write"):
         raise ParameterError(f"cannot write to {shown(file)}: give a path, or an open file")
-    text = FORMATS[_format_of(file) if name is None else _known(name)](segments, language, layout)
+    text = format_transcript(_format_of(file) if name is None else name, segments, language, layout)
     if isinstance(file, str | os.PathLike):
         Path(file).write_text(text, encoding="utf-8", newline="\n")
         return
@@ -51,10 +51,11 @@ def write_transcript(
         file.write(text)
 
 
-def _known(name: str) -> str:
+def format_transcript(name: str, segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> str:
+    """Return a transcript as the text of a file. The arguments and the errors are those of `write_transcript`."""
     if name not in FORMATS:
         raise ParameterError(f"there is no format {name!r}.{suggest(str(name), FORMATS)}")
-    return name
+    return FORMATS[name](segments, language, layout)
 
 
 def _format_of(file: str | Path | IO[Any]) -> str:

@@ -1,0 +1,10 @@
+"""The tasks of Transept for asyncio: ``await AsyncTranscriber.load("base")``.
+
+Exports what `transept.serving` defines, and defines nothing itself. Importing it loads torch.
+"""
+
+from transept.serving.async_engine import AsyncEngine
+from transept.serving.async_stream import AsyncSegmentStream
+from transept.serving.async_tasks import AsyncTextGenerator, AsyncTranscriber, AsyncVisionReader
+
+__all__ = ["AsyncEngine", "AsyncSegmentStream", "AsyncTextGenerator", "AsyncTranscriber", "AsyncVisionReader"]

@@ -1,0 +1,31 @@
+"""Types of the keywords of public calls, for type checkers and editors; nothing imports them as it runs.
+
+Generated from the declarations of options by `make option-types`; do not edit.
+"""
+
+from __future__ import annotations
+
+from transept.core.option_types import EngineKeywords, SingleTextKeywords
+
+
+class TextKeywords(SingleTextKeywords, total=False):
+    """The options of a text task."""
+
+    truncate: bool
+    chunk: bool
+    max_source_tokens: int | None
+
+
+class TranslationKeywords(TextKeywords, total=False):
+    """The options of a translation."""
+
+    source: str | None
+    target: str | None
+
+
+class TextAndEngineKeywords(TextKeywords, EngineKeywords, total=False):
+    """The options of a text task with an engine of its own."""
+
+
+class TranslationAndEngineKeywords(TranslationKeywords, EngineKeywords, total=False):
+    """The options of a translation with an engine of its own."""

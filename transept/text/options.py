@@ -1,0 +1,74 @@
+"""TextOptions, TranslationOptions: what may be asked of a text task, beside the SamplingParams of its texts.
+
+Commands take their flags from these declarations. What only a loaded model can judge (languages, the longest document)
+is checked where the model is. No torch here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated
+
+from transept.errors import ParameterError
+from transept.options import MAX_INTEGER, Option, declares_options, take_options
+
+SUMMARIZE_MODEL = "facebook/bart-large-cnn"  # where none is named
+TRANSLATE_MODEL = "google-t5/t5-base"
+LONG_DOCUMENTS = "long documents"
+LANGUAGES = "languages"
+
+_language = partial(
+    Option,
+    more="As the model's family names it; it may be left out where the model leaves no choice.",
+    group=LANGUAGES,
+    metavar="LANGUAGE",
+    wanted='a language as the model names it, such as "en"',
+)
+
+
+@declares_options("text tasks have no option")
+@dataclass(frozen=True)
+class TextOptions:
+    """How documents are given to a text model.
+
+    Raises ParameterError for an unknown option, a value out of range, or options that contradict each other.
+    """
+
+    truncate: Annotated[bool, Option("cut the end off documents that are too long", group=LONG_DOCUMENTS)] = False
+    chunk: Annotated[bool, Option("split those at sentences and join the chunks' texts", group=LONG_DOCUMENTS)] = False
+    max_source_tokens: Annotated[
+        int | None,
+        Option(
+            "what is too long",
+            "In tokens of the encoder. None: the number of the model's positions; if they have no bound (T5), the "
+            "engine's max_encoder_tokens.",
+            group=LONG_DOCUMENTS,
+            metavar="N",
+            default="what the model can read",
+            ge=1,
+            le=MAX_INTEGER,
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        take_options(self)
+        if self.truncate and self.chunk:
+            raise ParameterError(
+                "{truncate} and {chunk} are two answers to one question: choose one",
+                param="truncate",
+                value=True,
+                others={"chunk": True},
+            )
+
+
+@declares_options("translate has no option")
+@dataclass(frozen=True)
+class TranslationOptions(TextOptions):
+    """How documents are translated.
+
+    Raises ParameterError as TextOptions.
+    """
+
+    source: Annotated[str | None, _language("language to translate from: de, for NLLB deu_Latn")] = None
+    target: Annotated[str | None, _language("language to translate to: de, for NLLB deu_Latn")] = None

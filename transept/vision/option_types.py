@@ -1,0 +1,18 @@
+"""Types of the keywords of public calls, for type checkers and editors; nothing imports them as it runs.
+
+Generated from the declarations of options by `make option-types`; do not edit.
+"""
+
+from __future__ import annotations
+
+from transept.core.option_types import EngineKeywords, SingleTextKeywords
+
+
+class ReadingKeywords(SingleTextKeywords, total=False):
+    """The options of reading images."""
+
+    task: str | None
+
+
+class ReadingAndEngineKeywords(ReadingKeywords, EngineKeywords, total=False):
+    """The options of reading images with an engine of its own."""

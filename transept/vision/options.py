@@ -1,0 +1,37 @@
+"""ReadingOptions: what may be asked of a model that reads images, beside the SamplingParams of its texts.
+
+Which tasks there are is the model's to say, so it is checked where the model is. No torch here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from transept.options import Option, declares_options, take_options
+
+READ_MODEL = "microsoft/trocr-base-printed"  # where none is named
+CAPTION_MODEL = "florence-community/Florence-2-base"
+
+
+@declares_options("read has no option")
+@dataclass(frozen=True)
+class ReadingOptions:
+    """How images are read.
+
+    Raises ParameterError for an unknown option and for a task that is not text.
+    """
+
+    task: Annotated[
+        str | None,
+        Option(
+            "what to read, for a model with several tasks",
+            "One of VisionReader.tasks. None: the first.",
+            group="decoding",
+            metavar="NAME",
+            wanted="a task's name",
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        take_options(self)
