@@ -63,8 +63,8 @@ class Tea:
         ({"name": "\ud800"}, "name holds half a surrogate pair, which is not valid text: '\\ud800'", "name"),
         ({"leaves": {"grams": 100}}, "leaves.grams must be a number above 0 and below 100, not 100", "leaves.grams"),
         ({"leaves": 5}, "leaves must be Leaves or a dict of them, not 5", "leaves"),
-        ({"leaves": {"gram": 5}}, "Leaves has no 'gram'. Did you mean 'grams'?", "leaves.gram"),
-        ({"sugar": 1}, "tea has no option 'sugar'. Known: degrees, kind, leaves, milk, minutes, name, seed.", None),
+        ({"leaves": {"gram": 5}}, "leaves has no 'gram'. Did you mean 'grams'?", "leaves.gram"),
+        ({"sugar": 1}, "tea has no option 'sugar'. Known: degrees, kind, leaves, milk, minutes, name, seed.", "sugar"),
     ],
 )
 def test_the_declaration_checks_values_and_names_the_option(
@@ -123,9 +123,9 @@ def test_texts_that_stand_for_nothing_are_refused(name: str, text: str) -> None:
         ),
         (
             {"mode": "sequential", "vad_options": {"threshold": 0.4}},
-            "--vad-options defines silence; set --vad to leave it out in sequential mode",
-            "chunking_strategy defines silence; set vad=true to leave it out in sequential mode",
-            "chunking_strategy",
+            "--vad-threshold defines silence; set --vad to leave it out in sequential mode",
+            "chunking_strategy.threshold defines silence; set vad=true to leave it out in sequential mode",
+            "chunking_strategy.threshold",
         ),
         (
             {"multilingual": True, "language": "de"},

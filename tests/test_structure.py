@@ -11,7 +11,8 @@ from pathlib import Path
 import grimp
 import pytest
 
-CORE = Path(__file__).parents[1] / "transept" / "core"
+PACKAGE = Path(__file__).parents[1] / "transept"
+CORE = PACKAGE / "core"
 LANDING = {
     "config",
     "engine",
@@ -108,3 +109,34 @@ def definitions(file):
 
 def overloaded(node):
     return any("overload" in ast.unparse(decorator) for decorator in getattr(node, "decorator_list", ()))
+
+
+# Errors about what a call may not do at this time: no option is at fault.
+OF_NO_OPTION = {
+    ("core/engine.py", "_owned"): "another thread uses the engine",
+    ("core/jobs/tasks.py", "_waits_for"): "a job waits for nothing",
+    ("serving/async_engine.py", "_bind"): "another event loop has the engine",
+    ("serving/async_engine.py", "run"): "a ticket has run its job",
+}
+
+
+def unnamed(tree: ast.Module) -> set[str]:
+    """The functions that make a ParameterError without `param`."""
+    return {
+        function.name
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for call in ast.walk(function)
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") in ("ParameterError", "UnsupportedTaskError")
+        if "param" not in {keyword.arg for keyword in call.keywords}
+    }
+
+
+def test_every_parameter_error_names_its_parameter():
+    found = {
+        (str(file.relative_to(PACKAGE)), name)
+        for file in PACKAGE.rglob("*.py")
+        for name in unnamed(ast.parse(file.read_text()))
+    }
+    assert found == {*OF_NO_OPTION}
+    assert unnamed(ast.parse("def f():\n    raise ParameterError('x is wrong')")) == {"f"}

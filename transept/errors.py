@@ -5,12 +5,13 @@ A message says what is wrong, with which value, and what would work.
 
 from __future__ import annotations
 
+import ast
 import itertools
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Self
 
 MOST_NAMES = 60  # that a message lists
 LONGEST_MESSAGE = 1000  # characters of a foreign exception's message that an error repeats
@@ -21,10 +22,63 @@ SHORTEST_BEGIN = 3  # letters of a misspelt word, or of a truncated name
 SHORTEST_STEM, LEAST_STEM = 6, 0.6  # letters of a common stem, and their minimum share in the longer word
 MOST_LONGER = 3  # candidates for a truncated name; with more, none is suggested
 NEGATIONS = ("no", "not", "without", "disable")  # a name after one of these means the opposite
+OPTION = re.compile(r"\{([^{}=]+)(=([^{}]*))?\}")  # an option that a message names: {name}, {name=} or {name=1}
 
 
 class TranseptError(Exception):
-    """Base of all errors that Transept raises on purpose."""
+    """Base of all errors that Transept raises on purpose.
+
+    message: contains options' names as ``{beam_size}``, as ``{beam_size=}`` with their values, or as ``{beam_size=5}``
+    with a value to use instead. `spelt` formats them for the command line or the HTTP API, ``str`` for Python.
+    param: the option at fault, such as ``"beam_size"`` or ``"vad_options.threshold"``; None: no option. value: its
+    value. others: further options in the message, with their values if it shows them.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        param: str | None = None,
+        value: Any = None,
+        others: Mapping[str, Any] | Iterable[str] = (),
+    ) -> None:
+        self.message, self.param, self.value = message, param, value
+        self.others = dict(others) if isinstance(others, Mapping) else dict.fromkeys(others)
+        super().__init__(self.spelt(str, lambda name, given: f"{name}={given!r}"))
+
+    def spelt(self, name: Callable[[str], str], assigned: Callable[[str, Any], str]) -> str:
+        """Return the message with option names formatted by `name`, and names with values by `assigned`."""
+        named = self.others if self.param is None else self.others | {self.param: self.value}
+
+        def written(found: re.Match[str]) -> str:
+            option, equals, literal = found.groups()
+            if option not in named:
+                return found[0]
+            if not equals:
+                return name(option)
+            try:
+                return assigned(option, ast.literal_eval(literal) if literal else named[option])
+            except (ValueError, SyntaxError):  # of a user's text in the message
+                return found[0]
+
+        return OPTION.sub(written, self.message)
+
+    def renamed(self, name: Callable[[str], str]) -> Self:
+        """Return the error with other names of its options, such as ``vad_options.threshold`` for ``threshold``."""
+        named = {self.param, *self.others}
+        message = OPTION.sub(
+            lambda found: found[0].replace(found[1], name(found[1]), 1) if found[1] in named else found[0], self.message
+        )
+        others = {name(each): value for each, value in self.others.items()}
+        param = None if self.param is None else name(self.param)
+        return type(self)(message, param=param, value=self.value, others=others)
+
+    def at(self, place: str, param: str | None = None) -> Self:
+        """Return the error with a place before its message. param: at fault if no option is."""
+        return type(self)(f"{place}: {self.message}", param=self.param or param, value=self.value, others=self.others)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self),), {"param": self.param}  # values may not pickle
 
 
 class UnsupportedModelError(TranseptError):
@@ -52,43 +106,7 @@ class MediaTooLargeError(MediaError):
 
 
 class ParameterError(TranseptError, ValueError):
-    """A sampling parameter or an engine option is unknown, out of range, or contradicts another.
-
-    message: may contain options' names as ``{beam_size}``, or as ``{beam_size=}`` with their values. `spelt` formats
-    them for the command line or the HTTP API, ``str`` for Python.
-    param: the option at fault, such as ``"beam_size"`` or ``"vad_options.threshold"``; None: unknown. value: its value.
-    others: the values of further options in the message.
-    """
-
-    def __init__(
-        self, message: str = "", *, param: str | None = None, value: Any = None, others: Mapping[str, Any] | None = None
-    ) -> None:
-        self.message, self.param, self.value, self.others = message, param, value, dict(others or {})
-        super().__init__(self.spelt(str, lambda name, given: f"{name}={given!r}"))
-
-    def spelt(self, name: Callable[[str], str], assigned: Callable[[str, Any], str]) -> str:
-        """Return the message with option names formatted by `name`, and names with values by `assigned`."""
-        text = self.message
-        for each, value in ({} if self.param is None else {self.param: self.value} | self.others).items():
-            if f"{{{each}}}" in text:
-                text = text.replace(f"{{{each}}}", name(each))
-            if f"{{{each}=}}" in text:
-                text = text.replace(f"{{{each}=}}", assigned(each, value))
-        return text
-
-    def within(self, outer: str) -> ParameterError:
-        """Return the error with all names prefixed by the outer option, as in ``vad_options.threshold``."""
-        message, named = self.message, {} if self.param is None else {self.param: self.value} | self.others
-        for each in named:
-            message = message.replace(f"{{{each}}}", f"{{{outer}.{each}}}").replace(
-                f"{{{each}=}}", f"{{{outer}.{each}=}}"
-            )
-        param = outer if self.param is None else f"{outer}.{self.param}"
-        others = {f"{outer}.{each}": value for each, value in self.others.items()}
-        return type(self)(message, param=param, value=self.value, others=others)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (str(self),), {"param": self.param}  # values may not pickle
+    """A sampling parameter or an engine option is unknown, out of range, or contradicts another."""
 
 
 class UnsupportedTaskError(ParameterError):

@@ -134,7 +134,8 @@ def refuse_unknown(what: str, given: Iterable[str], known: Iterable[str]) -> Non
     known = list(known)
     for name in given:
         if name not in known:
-            raise ParameterError(f"{what} {name!r}.{hint(str(name), known) or suggest(str(name), known)}")
+            message = f"{what} {name!r}.{hint(str(name), known) or suggest(str(name), known)}"
+            raise ParameterError(message, param=str(name))
 
 
 def refuse_misplaced(given: Iterable[str], known: Mapping[str, Named], others: Mapping[str, Named], where: str) -> None:
@@ -150,7 +151,8 @@ def refuse_misplaced(given: Iterable[str], known: Mapping[str, Named], others: M
         if name not in known and not any(ours in known for ours in stands_for):
             for ours in (name, *stands_for):
                 if ours in others:
-                    raise ParameterError(f"{name} is not set here, but by {where.replace('NAME', ours)}")
+                    message = f"{name} is not set here, but by {where.replace('NAME', ours)}"
+                    raise ParameterError(message, param=name)
 
 
 def hint(name: str, known: Iterable[str], shown: Callable[[str], str] = repr) -> str:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Annotated, Any, Literal, TypeVar
 
-from transept.errors import ParameterError, nearest, shown, suggest
+from transept.errors import OPTION, ParameterError, nearest, shown, suggest
 from transept.option_names import Alias, by_own_names, finite, refuse_unknown
 
 Options = TypeVar("Options")
@@ -153,7 +153,7 @@ class DeclaredOption:
             try:
                 found[option.name if option else name] = option.from_text(value) if option else value
             except ParameterError as error:
-                raise error.within(self.name) from None
+                raise error.renamed(lambda part: f"{self.name}.{part}") from None
         return found
 
     @property
@@ -269,6 +269,14 @@ def take_options(options: Any) -> None:
         object.__setattr__(options, name, each.taken(getattr(options, name)))
 
 
+def refusal(options: Any, message: str, param: str = "") -> ParameterError:
+    """Return the error of a dataclass's options that the message names in braces. param: at fault; "": the first."""
+    named = [name for name, *_ in OPTION.findall(message) if name in options.__dataclass_fields__]
+    values = {name: getattr(options, name) for name in [*named, *filter(None, [param])]}
+    param = param or named[0]
+    return ParameterError(message, param=param, value=values[param], others=values)
+
+
 def made_of(kind: type[Options], name: str, given: Any) -> Any:
     """Make a dataclass of options from a mapping, which is the value of another option. Return other values unchanged.
 
@@ -278,12 +286,12 @@ def made_of(kind: type[Options], name: str, given: Any) -> Any:
         return given
     for part in given:
         if part not in declared(kind):
-            hint = suggest(str(part), declared(kind))
-            raise ParameterError(f"{kind.__name__} has no {part!r}.{hint}", param=f"{name}.{part}", value=given[part])
+            message = f"{{{name}}} has no {part!r}.{suggest(str(part), declared(kind))}"
+            raise ParameterError(message, param=f"{name}.{part}", value=given[part], others=[name])
     try:
         return kind(**given)
     except ParameterError as error:
-        raise error.within(name) from None
+        raise error.renamed(lambda part: f"{name}.{part}") from None
 
 
 def split_options(what: str, given: Mapping[str, Any], *kinds: Any) -> tuple[dict[str, Any], ...]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from peak_memory import forget_peak, peak
 
-from transept.errors import TranseptError
+from transept.errors import ParameterError, TranseptError
 
 MOST_SECONDS = 2.0  # of processor time
 MOST_KILOBYTES = 500_000  # that the process may grow by
@@ -27,7 +27,7 @@ def table(rows: Table) -> Any:
 
 
 def refused(call: Callable[[], Any], names: str) -> TranseptError:
-    """The TranseptError of a call, whose message holds `names` in any case."""
+    """The TranseptError of a call, whose message holds `names` in any case, and which knows its option."""
     before, since = forget_peak(), time.process_time()
     with pytest.raises(TranseptError) as raised:
         call()
@@ -37,6 +37,9 @@ def refused(call: Callable[[], Any], names: str) -> TranseptError:
     assert names.casefold() in message.casefold()
     assert seconds < MOST_SECONDS
     assert kilobytes < MOST_KILOBYTES
+    if isinstance(raised.value, ParameterError):
+        assert raised.value.param
+        assert f"{{{raised.value.param}" not in message  # every door writes it in its own way
     return raised.value
 
 

@@ -121,7 +121,7 @@ def test_installed_then_removed(environment: FreshEnvironment, checkpoint: Path,
         "ids": [[encoded[name].input_ids[0].tolist(), expected[name]] for name in DOCUMENTS],
         "errors": [
             "ParameterError: target is missing: this model translates to several languages. Known: loud.",
-            "ParameterError: this model does not translate to 'lout'. Did you mean 'loud'?",
+            "ParameterError: this model has no target 'lout'. Did you mean 'loud'?",
         ],
         "loud": texts["code.txt"],
     }

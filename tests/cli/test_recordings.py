@@ -114,7 +114,7 @@ def test_a_file_that_is_not_there_is_answered_with_the_nearest(
 
 def test_urls_want_leave(tree: Path) -> None:
     url = "https://example.org/talks/monday%20morning.mp3?key=1"
-    with pytest.raises(ParameterError, match="is a URL; add --allow-urls"):
+    with pytest.raises(ParameterError, match="is a URL; add allow_urls"):
         found(url)
     (recording,), _ = find_recordings([url], recursive=False, allow_urls=True)
     assert (recording.name, recording.directory, recording.folder) == ("monday morning.mp3", None, "")

@@ -72,7 +72,7 @@ def test_what_counts_as_silence(arguments: str, expected: dict[str, Any]) -> Non
         ("--vad-options threshold", "must be name=value,... or a JSON object, not 'threshold'"),
         ("--vad-options [1]", "must be name=value,... or a JSON object"),
         ("--vad-options threshold=much", "must be a number above 0 and below 1, not 'much'"),
-        ("--vad-options threshhold=1", "VadOptions has no 'threshhold'. Did you mean 'threshold'"),
+        ("--vad-options threshhold=1", "--vad-options has no 'threshhold'. Did you mean 'threshold'"),
         (
             "--vad-options threshold=0.4 --vad-threshold 0.3",
             "--vad-options and --vad-threshold are the same option: give one of them",

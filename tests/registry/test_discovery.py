@@ -152,7 +152,7 @@ def test_plugins_that_share_a_name_are_kept_apart(crowded: Environment, listed: 
 def test_plugins_that_share_a_name_are_told_apart_by_distribution(crowded: Environment) -> None:
     done = find(crowded, "GoodForConditionalGeneration", "good")
     assert done.returncode == 1
-    assert 'plugin="transept-good" or plugin="transept-namesake"' in done.stderr
+    assert "plugin='transept-good' or plugin='transept-namesake'" in done.stderr
     assert found(crowded, "GoodForConditionalGeneration", "transept-namesake") == "other good"
 
 
@@ -161,7 +161,7 @@ def test_two_claims_on_one_architecture_name_both_distributions(crowded: Environ
     assert done.returncode == 1
     assert '2 plugins run "WhisperForConditionalGeneration"' in done.stderr
     assert "rival from transept-rival 2.0 and whisper from transept " in done.stderr
-    assert 'plugin="rival" or plugin="whisper"' in done.stderr
+    assert "plugin='rival' or plugin='whisper'" in done.stderr
 
 
 @pytest.mark.parametrize("plugin", ["whisper", "rival"])
@@ -194,7 +194,7 @@ def test_no_claim_fits_the_nested_model_types(crowded: Environment) -> None:
 
 def test_claims_that_can_both_match_are_a_conflict(crowded: Environment) -> None:
     done = find(crowded, "EncoderDecoderModel", "", PAIRS["pairmbart"])
-    assert 'plugin="anypair" or plugin="pairmbart", or leave' in done.stderr
+    assert "plugin='anypair' or plugin='pairmbart', or leave" in done.stderr
     assert found(crowded, "EncoderDecoderModel", "pairmbart", PAIRS["pairmbart"]) == "pairmbart"
     checked = crowded.cli("plugins", "list", disable=LEFT_OUT.replace("transept-anypair,", ""))
     assert (

@@ -100,7 +100,7 @@ def _family(class_name: str) -> str:
 def test_two_claims() -> None:
     text = message(["T5ForConditionalGeneration"])
     assert "quick from transept-quick 2.0 and t5 from transept 0.1.0" in text
-    assert 'plugin="quick" or plugin="t5", or leave' in text
+    assert "plugin='quick' or plugin='t5', or leave" in text
 
 
 @pytest.mark.parametrize(("plugin", "spec"), [("quick", OTHER_T5), ("transept-quick", OTHER_T5), ("t5", T5)])
@@ -110,7 +110,7 @@ def test_choosing_between_two_claims(plugin: str, spec: ModelSpec) -> None:
 
 def test_unknown_plugin_suggests_the_nearest() -> None:
     text = message(["T5ForConditionalGeneration"], plugin="quik")
-    assert text.startswith("""no plugin is named "quik". Did you mean 'quick'?""")
+    assert text.startswith("""there is no plugin 'quik'. Did you mean 'quick'?""")
 
 
 def test_chosen_plugin_does_not_run_it() -> None:

@@ -278,7 +278,7 @@ def test_zero_logprobs_are_those_of_the_tokens_alone(openai_client: openai.OpenA
         ({"extra_body": {"logits_processors": []}}, "logits_processors", "there is no field"),
         ({"extra_body": {"decoder_prompt": {"a": 1}}}, "decoder_prompt", "a text or a list of token ids"),
         ({"model": "tiny.en"}, "model", "is a speech model"),
-        ({"n": 2, "temperature": 0}, "temperature", "greedy"),
+        ({"n": 2, "temperature": 0}, "n", "greedy"),
     ],
     ids=str,
 )

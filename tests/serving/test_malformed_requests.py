@@ -280,6 +280,27 @@ CASES = {
 }
 
 
+# Case -> the field at fault, which its message names.
+FIELDS = {f"value: {name}": name.partition("=")[0].removesuffix("[]") for name in VALUES} | {
+    "json: an unknown field": "tempature",
+    "json: a large integer": "max_tokens",
+    "json: half a surrogate pair to stop at": "stop",
+    "json: prompt is an object": "prompt",
+    "json: prompt is empty": "prompt",
+    "json: a wrong model": "model",
+    "json: beams without end": "num_beams",
+    "json: a wrong bias": "logit_bias",
+    "json: a bias of what is no token": "logit_bias",
+    "json: stop is a number": "stop",
+    "json: bad words that are none": "bad_words_ids",
+    "json: python objects": "prompt_probe",
+    "json: a summary of nothing": "input",
+    "json: a summary with languages": "target",
+    "json: a translation of numbers": "input[0]",
+    "json: a translation to nowhere": "target",
+}
+
+
 @pytest.fixture(scope="module")
 def strict(tiny_en_dir: Path, t5_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
     limits = ("--max-audio-seconds", str(MAX_SECONDS), "--max-upload-mb", str(MAX_UPLOAD_MIB))
@@ -324,6 +345,9 @@ def test_a_malformed_request_is_answered_in_openais_shape(name: str, strict: Ser
     assert len(error["message"]) < 3000
     assert error["type"] in TYPES
     assert b"X-Injected" not in head
+    if (field := FIELDS.get(name)) is not None:
+        assert error["param"] in (field, f"{field}.x", f"{field}.threshold")
+        assert field in error["message"]
     assert "Traceback" not in error["message"]
     assert "/tmp" not in error["message"]
     assert seconds < LONGEST

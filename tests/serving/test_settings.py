@@ -135,7 +135,7 @@ def test_the_file_takes_any_option_of_the_engine(tmp_path: Path) -> None:
         ("[engine]\ndevise = 'cpu'", "Engine has no option 'devise'. Did you mean 'device'"),
         ("[engine]\nmodel = 'a'", "leave it out of engine"),
         ("[engine]\nmax_num_seqs = 0", "max_num_seqs must be an integer of at least 1"),
-        ("[engine.limits]\nmax_audio = 0", "Limits has no 'max_audio'"),
+        ("[engine.limits]\nmax_audio = 0", "engine.limits has no 'max_audio'"),
         ("[engine]\nlimits = 5", "limits"),
         ("port = ", "are not TOML"),
         ("api_key_file = 'none'", "cannot be read: No such file"),
@@ -153,7 +153,7 @@ def test_a_mistake_in_the_file_is_told(toml: str, message: str, tmp_path: Path) 
         ("TRANSEPT_PORT", "x", "TRANSEPT_PORT must be an integer of at least 0 and at most 65535, not 'x'"),
         ("TRANSEPT_MAX_UPLOAD_MB", "x", "TRANSEPT_MAX_UPLOAD_MB must be a number"),
         ("TRANSEPT_LOG_JSON", "maybe", "TRANSEPT_LOG_JSON must be true or false"),
-        ("TRANSEPT_API_KEY", "", "an API key must be"),
+        ("TRANSEPT_API_KEY", "", "TRANSEPT_API_KEY must be of visible ASCII"),
         ("TRANSEPT_CONFIG", "/none", 'the settings "/none" cannot be read'),
     ],
 )

@@ -199,7 +199,7 @@ def test_without_a_model_the_first_for_text_answers(server: ServeProcess, bart: 
         ("summarize", {"input": "a", "source": "en"}, "source", "there is no field"),
         ("summarize", {"input": "a", "stream": "yes"}, "stream", "true or false"),
         ("summarize", {"input": "a", "chunk": 1}, "chunk", "chunk must be true or false, not 1"),
-        ("summarize", {"input": "a", "n": 2, "temperature": 1}, None, "gets one text"),
+        ("summarize", {"input": "a", "n": 2, "temperature": 1}, "n", "gets one text"),
         ("summarize", {"input": "a", "logprobs": 3}, "logprobs", "logprobs has no effect here"),
         ("summarize", {"input": "a", "temperature": 0, "top_p": 2}, "top_p", "above 0 and at most 1"),
         ("summarize", {"input": "a", "num_beans": 2}, "num_beans", "Did you mean 'num_beams'"),

@@ -251,9 +251,9 @@ def test_without_a_diarizer_it_is_told_what_to_install(transcriber: Transcriber,
 
 
 def test_speakers_are_for_transcripts(transcriber: Transcriber, file: Path) -> None:
-    with pytest.raises(ParameterError, match='channel="each" and diarize are for transcripts'):
+    with pytest.raises(ParameterError, match="channel='each' and diarize are for transcripts"):
         transcriber.align(file, "He was not an ill-disposed young man.", channel="each")
-    with pytest.raises(ParameterError, match='channel="each" and diarize are for transcripts'):
+    with pytest.raises(ParameterError, match="channel='each' and diarize are for transcripts"):
         transcriber.detect_language(file, channel="each")
     aligned = transcriber.align(file, "He might even have been made amiable himself.", channel="left")
     assert aligned.segments[0].start > 20.0

@@ -109,7 +109,7 @@ def test_clips_have_several_forms(clips: Any) -> None:
         ({"channel": None}, 'channel must be "mix", "left", "right" or "each", not None'),
         ({"multilingual": True, "language": "de"}, "language='de' has no meaning"),
         ({"vad_options": 0.5, "vad": True}, "vad_options must be VadOptions or a dict of them, not 0.5"),
-        ({"vad_options": {"treshold": 0.4}, "vad": True}, "VadOptions has no 'treshold'. Did you mean 'threshold'"),
+        ({"vad_options": {"treshold": 0.4}, "vad": True}, "vad_options has no 'treshold'. Did you mean 'threshold'"),
         ({"vad_options": VadOptions(threshold=0.4), "mode": "sequential"}, "set vad=True to leave it out"),
         ({"silero": True}, "no option 'silero'. Here that is 'vad'"),
         ({"logprob_thold": -1.0}, "no option 'logprob_thold'. Here that is 'logprob_threshold'"),

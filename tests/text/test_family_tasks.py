@@ -135,8 +135,8 @@ def test_nllb_names_its_languages() -> None:
         (None, "fra", r"source is missing.*ace_Latn.* and 187 more"),
         ("eng", None, r"target is missing.*ace_Latn"),
         ("eng", "fra_Latin", "Did you mean 'fra_Latn'"),
-        ("eng", "zho", "'zho' in several scripts; choose one: zho_Hans, zho_Hant$"),
-        ("eng", "German", "no language 'German'. Known: ace_Arab, .* and 187 more"),
+        ("eng", "zho", "'zho' in several scripts; choose one as target: zho_Hans, zho_Hant$"),
+        ("eng", "German", "no language 'German' as target. Known: ace_Arab, .* and 187 more"),
     ):
         with pytest.raises(ParameterError, match=message):
             translate(view_of(config, tokenizer), source, target)

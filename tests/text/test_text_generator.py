@@ -239,7 +239,7 @@ def test_a_bad_document_alone_raises_before_anything_is_computed(
         ("generate", {"detokenize": False}, "detokenize=False leaves a document without a text"),
         ("generate", {"max_source_tokens": POSITIONS + 1}, f"from 1 to {POSITIONS}"),
         ("generate", {"max_source_tokens": 0}, "at least 1"),
-        ("generate", {"num_beams": 1, "top_p": 0.5}, "need sampling, but this model decodes greedily"),
+        ("generate", {"num_beams": 1, "top_p": 0.5}, "top_p=0.5 needs sampling, but this model decodes greedily"),
         ("summarise", {}, "Did you mean 'summarize'"),
     ],
 )

@@ -198,7 +198,7 @@ def test_a_task_has_its_prompt_and_its_settings(checkpoint: Checkpoint) -> None:
         ({"detokenize": False}, "detokenize=False leaves an image without a text"),
         ({"task": "title"}, "there is no task 'title' with this model"),
         ({"num_beams": 0}, "num_beams"),
-        ({"num_beams": 1, "top_p": 0.5}, "need sampling, but this model decodes greedily"),
+        ({"num_beams": 1, "top_p": 0.5}, "top_p=0.5 needs sampling, but this model decodes greedily"),
         ({"max_tokens": 5, "min_tokens": 6}, "min_tokens"),
     ],
 )

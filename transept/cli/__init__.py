@@ -54,8 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ParameterError as error:
         arguments.parser.error(in_flags(error, arguments.parser))
     except TranseptError as error:
-        text = in_flags(error, arguments.parser) if "parser" in arguments else str(error)
-        tell(f"transept: {type(error).__name__}: {text}")
+        tell(f"transept: {type(error).__name__}: {in_flags(error, arguments.parser)}")
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED

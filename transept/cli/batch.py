@@ -17,7 +17,6 @@ from transept.cli.commands import COMMANDS
 from transept.cli.documents import DECODING as TEXT_DECODING
 from transept.cli.engine_options import LIMITS, add_limit, add_model_options, engine_options
 from transept.cli.flags import add_flags, flag
-from transept.cli.parser import in_flags
 from transept.cli.printable import printable_name, tell
 from transept.cli.tally import FAILURES_NAMED
 from transept.cli.transcribe_options import options_of, speech_engine, transcription_options
@@ -196,7 +195,7 @@ def _run(arguments: argparse.Namespace, rows: Sequence[Input], job: BatchJob) ->
             bar.update()
             if row["error"] is not None:
                 with tqdm.external_write_mode():
-                    tell(f"transept: {printable_name(row['file'])}: {in_flags(row['error'], arguments.parser)}")
+                    tell(f"transept: {printable_name(row['file'])}: {row['error']}")
 
         try:
             return run_batch(

@@ -87,10 +87,7 @@ def calibrate(arguments: argparse.Namespace) -> int:
             "name recordings of what the model is to hear, of a few seconds each, fifty or more; or a folder of them "
             f"with {TRANSCRIPTS}: " + '[{"audio": "one.flac", "text": "what is said"}, ...]'
         )
-    try:
-        samples = _samples(arguments.recordings)
-    except ParameterError as error:
-        arguments.parser.error(str(error))
+    samples = _samples(arguments.recordings)
     with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
         from transept.speech.transcriber import Transcriber
 
@@ -128,11 +125,15 @@ def _samples(arguments: Sequence[str]) -> list[Sample]:
             continue
         found, missing = find_recordings([argument], recursive=True, allow_urls=False)
         if missing:
-            raise ParameterError(f"{printable_name(missing[0].file)}: {missing[0].reason}")
+            raise _refusal(f"{printable_name(missing[0].file)}: {missing[0].reason}")
         samples += [Sample(Path(each.file), None) for each in found]
     if not samples:
-        raise ParameterError(f"there are no recordings in {', '.join(map(printable_name, arguments))}")
+        raise _refusal(f"there are no recordings in {', '.join(map(printable_name, arguments))}")
     return samples
+
+
+def _refusal(message: str) -> ParameterError:
+    return ParameterError(message, param="recordings")
 
 
 def _with_transcripts(file: Path) -> list[Sample]:
@@ -142,7 +143,7 @@ def _with_transcripts(file: Path) -> list[Sample]:
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         samples = []
     if not samples or not all(isinstance(sample.text, str) for sample in samples):
-        raise ParameterError(
+        raise _refusal(
             f"{printable_name(str(file))} must hold a list: " + '[{"audio": "one.flac", "text": "what is said"}, ...]'
         )
     return samples

@@ -41,7 +41,7 @@ class Manifest(Closable):
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         except OSError as error:
-            raise ParameterError(f'the manifest "{path}" cannot be written: {error.strerror}') from None
+            raise self._refusal(f'the manifest "{path}" cannot be written: {error.strerror}') from None
         try:
             self.finished = self._read()
         except BaseException:
@@ -59,13 +59,16 @@ class Manifest(Closable):
                 entry = json.loads(line)
                 file, status = entry["file"], entry["status"]
             except (ValueError, TypeError, KeyError):
-                raise ParameterError(f'line {number} of "{self._path}" is none of a manifest; name another') from None
+                raise self._refusal(f'line {number} of "{self._path}" is none of a manifest; name another') from None
             (finished.discard if status == "failed" else finished.add)(file)
         if lines[-1]:
             if not lines[-1].startswith(b'{"file": '[: len(lines[-1])]):
-                raise ParameterError(f'the end of "{self._path}" is none of a manifest; name another')
+                raise self._refusal(f'the end of "{self._path}" is none of a manifest; name another')
             os.ftruncate(self._file, len(content) - len(lines[-1]))
         return finished
+
+    def _refusal(self, message: str) -> ParameterError:
+        return ParameterError(message, param="manifest", value=self._path)
 
     def add(
         self,

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 from transept.cli.flags import assigned, flag
 from transept.cli.help_format import HelpAll, HelpFormatter
 from transept.cli.printable import printable
-from transept.errors import ParameterError, suggest
+from transept.errors import TranseptError, suggest
 from transept.option_names import hint
 
-# How messages of ParameterErrors name options that are English words.
-BEFORE = r"(?<![\w-])(?<!\.json\": )"  # a key of a file is no flag
-SAID = "must|is|holds|has|needs|takes|detects|and|or"  # after one with which a message begins
-ASKED = "leave|lower|set|say|try"  # before one
 TRUTHS = ("True", "False")  # as openai-whisper's command wants them after a flag
 
 
@@ -177,43 +171,25 @@ def _options(args: Sequence[str], *, before_command: bool) -> Iterator[str]:
             yield name
 
 
-def _flag(parser: argparse.ArgumentParser, name: str) -> str:
-    """Return the parser's flag for an option, or what it would be."""
-    action = parser._option_string_actions.get(flag(name))  # which may be an alias's
-    dest = name.replace("_options.", "_") if action is None else action.dest
-    flags = (each for action in parser._actions if action.dest == dest for each in action.option_strings)
-    return next((each for each in flags if each.startswith("--") and not each.startswith("--no-")), flag(name))
+def _flag(parser: argparse.ArgumentParser, name: str) -> str | None:
+    """Return the flag for an option of Python, ``--vad-threshold`` for ``vad_options.threshold``; None: it has none."""
+    alias = parser._option_string_actions.get(flag(name))
+    for dest in (name, name.replace("_options.", "_"), name.rpartition(".")[2], alias and alias.dest):
+        flags = (each for action in parser._actions if action.dest == dest for each in action.option_strings)
+        if found := next((each for each in flags if each.startswith("--")), None):
+            return found
+    return None
 
 
-def in_flags(error: Exception | str, parser: argparse.ArgumentParser) -> str:
-    """A message about Python's options, with those that the parser has written as its flags: ``--patience 2``.
+def in_flags(error: TranseptError, parser: argparse.ArgumentParser) -> str:
+    """An error's message with the parser's flags for options, ``--patience 2``, and Python's names for all others."""
 
-    An error that knows its option needs no guess. In other messages a name that is also an English word is taken for
-    an option only where it can be nothing else: where a value follows, as in ``patience=2``, where a verb of `SAID`
-    does at the message's beginning, and after a word of `ASKED`.
-    """
-    if isinstance(error, ParameterError) and error.param is not None:
-        return error.spelt(partial(_flag, parser), lambda name, value: assigned(name, value, _flag(parser, name)))
-    message = str(error)
-    flags: dict[str, str] = {}
-    for action in parser._actions:
-        for option in action.option_strings:
-            is_off = option.startswith("--no-") and f"--{option[5:]}" in action.option_strings
-            if option.startswith("--") and not is_off:
-                flags.setdefault(action.dest, option)
-                flags.setdefault(option[2:].replace("-", "_"), option)
-    for name, option in flags.items():
-        off = f"--no-{option[2:]}"
-        message = re.sub(rf"{BEFORE}{name}=True\b", option, message)
-        message = re.sub(
-            rf"{BEFORE}{name}=False\b", off if off in parser._option_string_actions else f"{option} False", message
-        )
-        message = re.sub(rf"{BEFORE}{name}=", f"{option} ", message)
-        if "_" in name:
-            message = re.sub(rf"{BEFORE}{name}\b", option, message)
-        else:
-            message = re.sub(rf"^{name}(?= (?:{SAID})\b)", option, message)
-            message = re.sub(rf"\b({ASKED}) {name}\b", rf"\1 {option}", message)
-    words = [name for name in flags if "_" not in name]
-    joined = rf"(--[\w-]+ (?:\S+ )?(?:and|or) )({'|'.join(words)})\b"
-    return re.sub(joined, lambda found: found[1] + flags[found[2]], message)
+    def with_value(name: str, value: Any) -> str:
+        called = _flag(parser, name)
+        if called is None:
+            return f"{name}={value!r}"
+        if value is False and f"--no-{called[2:]}" not in parser._option_string_actions:
+            return f"{called} False"
+        return assigned(name, value, called)
+
+    return error.spelt(lambda name: _flag(parser, name) or name, with_value)

@@ -24,7 +24,7 @@ from transept.cli.read_inputs import FORMATS, Input, find_inputs
 from transept.cli.result_files import FIELDS, are_there, check_template, remove_unfinished, result_files, write_whole
 from transept.core.config import EngineConfig
 from transept.core.request.sampling_params import SamplingParams
-from transept.errors import ParameterError, TranseptError, suggest
+from transept.errors import TranseptError, suggest
 from transept.multimodal.page_options import PageOptions
 from transept.options import declared
 from transept.vision.options import READ_MODEL, ReadingOptions
@@ -169,8 +169,6 @@ def _paths(arguments: argparse.Namespace, inputs: Sequence[Input]) -> list[list[
             model=arguments.model,
         )
         folder.mkdir(parents=True, exist_ok=True)
-    except ParameterError as error:  # with names of files, which are no options
-        arguments.parser.error(str(error))
     except OSError as error:
         arguments.parser.error(f"cannot make the folder {folder}: {error.strerror}")
     for parent in {path.parent for each in paths for path in each}:

@@ -154,9 +154,11 @@ def _of_argument(argument: str, kind: Kind, recursive: bool, allow_urls: bool) -
             yield Missing(argument, "it is a URL, and none is fetched: download it, and name the file")
             return
         if not allow_urls:
-            raise ParameterError(f"{argument} is a URL; add --allow-urls to have it fetched")
+            message = f"{argument} is a URL; add {{allow_urls}} to have it fetched"
+            raise ParameterError(message, param="allow_urls", value=False)
         if argument.partition("://")[0].lower() not in SCHEMES:
-            raise ParameterError(f"{argument} cannot be fetched: a URL begins with one of {', '.join(SCHEMES)} and ://")
+            message = f"{argument} cannot be fetched: a URL begins with one of {', '.join(SCHEMES)} and ://"
+            raise ParameterError(message, param="files", value=argument)
         yield Recording(argument, is_url=True)
     elif glob.has_magic(argument) and not os.path.lexists(argument):
         yield from _of_pattern(argument, kind, recursive)

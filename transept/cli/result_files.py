@@ -59,7 +59,8 @@ def result_files(
     for recording, stem in zip(recordings, stems, strict=True):
         if stem in seen:
             both = f"{seen[stem].shown} and {recording.shown} would both be written to {stem}.{formats[0]}"
-            raise ParameterError(f"{both}; {_told_apart(seen[stem], recording)}")
+            message = f"{both}; {_told_apart(seen[stem], recording)}"
+            raise ParameterError(message, param="output_name", others=["beside"])
         seen[stem] = recording
     paths = [[stem.with_name(f"{stem.name}.{name}") for name in formats] for stem in stems]
     _keep_inputs(recordings, paths)
@@ -88,7 +89,8 @@ def _keep_inputs(recordings: Sequence[Recording], paths: Sequence[Sequence[Path]
         if (recording := inputs.get(os.path.realpath(path))) is not None:
             raise ParameterError(
                 f"{recording.shown} would be overwritten with what comes of it or of another file; give "
-                "another folder with -o, or other names with --output-name, such as '{stem}-text'"
+                "another folder with -o, or other names with {output_name}, such as '{stem}-text'",
+                param="output_name",
             )
 
 
@@ -97,22 +99,27 @@ def check_template(template: str) -> None:
     try:
         parsed = list(string.Formatter().parse(template))
     except ValueError as error:
-        raise ParameterError(f"--output-name {template!r}: {error}") from None
+        raise _bad_template(template, f"{template!r}: {error}") from None
     if template.startswith("/"):
-        raise ParameterError(f"--output-name {template!r} must be a name within the folder that -o names")
+        raise _bad_template(template, f"{template!r} must be a name within the folder that -o names")
     names = [name for _, name, _, _ in parsed if name is not None]
     for name in names:
         if name not in FIELDS:
-            raise ParameterError(f"--output-name has no field {{{name}}}.{suggest(name, FIELDS)}")
+            raise _bad_template(template, f"has no field {{{name}}}.{suggest(name, FIELDS)}")
     if any(spec or conversion for _, _, spec, conversion in parsed):
-        raise ParameterError("--output-name takes fields as they are, such as {stem}, without : and !")
+        raise _bad_template(template, "takes fields as they are, such as {stem}, without : and !")
+
+
+def _bad_template(template: str, why: str) -> ParameterError:
+    return ParameterError(f"{{output_name}} {why}", param="output_name", value=template)
 
 
 def _stem(recording: Recording, template: str, folder: Path | None, several_trees: bool, model: str) -> Path:
     """The path of a recording's files without their suffix."""
     base = recording.directory if folder is None else folder
     if base is None:
-        raise ParameterError(f"nothing lies beside {recording.file}; leave out --beside and give -o")
+        message = f"nothing lies beside {recording.file}; leave out {{beside}} and give -o"
+        raise ParameterError(message, param="beside", value=True)
     within = Path() if folder is None else Path(recording.folder)
     if several_trees and folder is not None and recording.tree is not None:
         within = Path(Path(os.path.abspath(recording.tree)).name) / within
@@ -128,7 +135,7 @@ def _stem(recording: Recording, template: str, folder: Path | None, several_tree
     relative = template.format(**dict(zip(FIELDS, fields, strict=True)))
     parts = [part for part in relative.split("/") if part not in ("", ".")]
     if not parts or ".." in parts or relative.endswith("/") or "\0" in relative:
-        raise ParameterError(f"--output-name {template!r} makes {relative!r} of {recording.shown}, which names no file")
+        raise _bad_template(template, f"{template!r} makes {relative!r} of {recording.shown}, which names no file")
     return Path(os.path.normpath(base.joinpath(*parts)))
 
 

@@ -146,14 +146,11 @@ def transcribe(arguments: argparse.Namespace) -> int:
     options = transcription_options(arguments)
     EngineConfig(arguments.model, **engine_options(arguments))  # raises before anything is read
     with contextlib.ExitStack() as closing:
-        try:
-            found, missing = find_recordings(
-                arguments.files, recursive=arguments.recursive, allow_urls=arguments.allow_urls
-            )
-            tasks = _tasks(arguments, found)
-            manifest = None if arguments.manifest is None else closing.enter_context(Manifest(arguments.manifest))
-        except ParameterError as error:  # with names of files, which are no options
-            arguments.parser.error(str(error))
+        found, missing = find_recordings(
+            arguments.files, recursive=arguments.recursive, allow_urls=arguments.allow_urls
+        )
+        tasks = _tasks(arguments, found)
+        manifest = None if arguments.manifest is None else closing.enter_context(Manifest(arguments.manifest))
         tally = Tally(manifest)
         for each in missing:
             tally.fail(each.file, each.reason)
@@ -203,12 +200,14 @@ def _tasks(arguments: argparse.Namespace, found: Sequence[Recording]) -> list[Tr
     if arguments.manifest is not None:
         manifest = os.path.realpath(arguments.manifest)
         if any(os.path.realpath(path) == manifest for each in paths for path in each):
-            raise ParameterError(f"what comes of a recording would take the place of --manifest {arguments.manifest}")
+            message = "what comes of a recording would take the place of {manifest=}"
+            raise ParameterError(message, param="manifest", value=arguments.manifest)
     try:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ParameterError(f"cannot make the folder {folder}: {error.strerror}") from None
+        message = f"cannot make the folder {folder}: {error.strerror}"
+        raise ParameterError(message, param="output_dir", value=arguments.output_dir) from None
     return [TranscriptionTask(recording, each) for recording, each in zip(found, paths, strict=True)]
 
 

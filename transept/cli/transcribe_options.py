@@ -103,25 +103,16 @@ def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Non
     check_layout(parser, arguments)
     if subtitle_layout(arguments):
         arguments.word_timestamps = True
-    for name in vars(arguments):
-        if (
-            name.startswith("vad_")
-            and getattr(arguments, "mode", None) == "sequential"
-            and not getattr(arguments, "vad", False)
-        ):
-            parser.error(f"{flag(name)} defines silence; add --vad to leave silence out")
     CommandOptions(**{name: given for name, given in vars(arguments).items() if name in declared(CommandOptions)})
 
 
 def check_layout(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
     """Leave with a usage error for a layout of subtitles without subtitles, or one that makes no sense."""
     layout = subtitle_layout(arguments)
-    for name in layout:
-        option = "--" + name.replace("_", "-")
-        if not set(SUBTITLES) & set(arguments.output_format or ()):
-            parser.error(f"{option} lays out subtitles; write some with --output-format srt, vtt, lrc or ass")
-        if layout[name] < 1:
-            parser.error(f"{option} must be at least 1")
+    if layout and not set(SUBTITLES) & set(arguments.output_format or ()):
+        option = flag(next(iter(layout)))
+        parser.error(f"{option} lays out subtitles; write some with --output-format srt, vtt, lrc or ass")
+    SubtitleLayout(**layout)
     if "max_line_count" in layout and "max_line_width" not in layout:
         parser.error("--max-line-count counts lines of a width; add --max-line-width")
     if "max_line_count" in layout and "max_words_per_line" in layout:

@@ -27,7 +27,8 @@ from transept.cluster.runtime import LOCAL, ClusterError, ClusterSize, cluster, 
 from transept.core.config import EngineConfig
 from transept.core.engine import describe
 from transept.core.parallel.launcher import usable_cores
-from transept.errors import ParameterError, shown
+from transept.errors import shown
+from transept.options import refusal
 
 Task = Literal["transcribe", "summarize", "translate", "read"]
 
@@ -60,16 +61,16 @@ class BatchJob:
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:
-            raise ParameterError(f"the task must be one of {', '.join(TASKS)}, not {shown(self.task)}")
+            raise refusal(self, f"the {{task}} must be one of {', '.join(TASKS)}, not {shown(self.task)}")
         for name in ("replicas", "threads"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise ParameterError(f"{name} must be an integer of at least 1, not {shown(value)}")
+                raise refusal(self, f"{{{name}}} must be an integer of at least 1, not {shown(value)}")
         gpus = self.num_gpus
         if gpus is not None and (
             isinstance(gpus, bool) or not isinstance(gpus, int | float) or not 0 <= gpus < math.inf
         ):
-            raise ParameterError(f"num_gpus must be a number of at least 0, not {shown(gpus)}")
+            raise refusal(self, f"{{num_gpus}} must be a number of at least 0, not {shown(gpus)}")
         if self.task == "transcribe":
             speech_options(self.model, self.options)
         elif self.task == "read":

@@ -56,7 +56,8 @@ def values_of(batch: Batch, name: str) -> list[Any]:
     """The values of a column, a row each, as Python's. Raises ParameterError for a column that there is not."""
     if not has_column(batch, name):
         names = list(batch.column_names if isinstance(batch, pa.Table) else batch)
-        raise ParameterError(f'the batch has no column "{name}"; it has {", ".join(names)}.{suggest(name, names)}')
+        message = f'the batch has no column "{name}"; it has {", ".join(names)}.{suggest(name, names)}'
+        raise ParameterError(message, param="column", value=name)
     column = batch[name]
     if isinstance(column, pa.Array | pa.ChunkedArray):
         return list(column.to_pylist())

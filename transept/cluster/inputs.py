@@ -183,6 +183,10 @@ def _add_path(info: Any, folder: str, lists: dict[Any, list[str]], missing: list
         lists[info.type].append(path)
 
 
+def _refusal(message: str) -> ParameterError:
+    return ParameterError(message, param="inputs")
+
+
 def _escaped(path: str) -> str:
     """A path as text; of a name that is not UTF-8 bytes are escaped."""
     return path.encode("utf-8", "backslashreplace").decode()
@@ -194,7 +198,7 @@ def _of_manifest(manifest: str, filesystem: Any, path: str) -> Iterator[Input]:
     for number, row in enumerate(_rows(manifest, filesystem, path), 1):
         file, text = row.get("file"), row.get("text")
         if not isinstance(file, str | None) or not isinstance(text, str | None) or (not file and text is None):
-            raise ParameterError(f'row {number} of "{manifest}" must have a file, or a text, as a string')
+            raise _refusal(f'row {number} of "{manifest}" must have a file, or a text, as a string')
         if not file:
             yield Input(f"{manifest}:{number}", None, text)
             continue
@@ -212,7 +216,7 @@ def _rows(manifest: str, filesystem: Any, path: str) -> Sequence[dict[str, Any]]
                 return _rows_of_parquet(manifest, opened)
             lines = opened.read().decode("utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
-        raise ParameterError(f'the manifest "{manifest}" cannot be read: {reason_of(error)}') from None
+        raise _refusal(f'the manifest "{manifest}" cannot be read: {reason_of(error)}') from None
     rows = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -220,9 +224,9 @@ def _rows(manifest: str, filesystem: Any, path: str) -> Sequence[dict[str, Any]]
         try:
             row = json.loads(line)
         except ValueError as error:
-            raise ParameterError(f'line {number} of "{manifest}" is not JSON: {error}') from None
+            raise _refusal(f'line {number} of "{manifest}" is not JSON: {error}') from None
         if not isinstance(row, dict):
-            raise ParameterError(f'line {number} of "{manifest}" must be an object with "file" or "text"')
+            raise _refusal(f'line {number} of "{manifest}" must be an object with "file" or "text"')
         rows.append(row)
     return rows
 
@@ -232,5 +236,5 @@ def _rows_of_parquet(manifest: str, opened: Any) -> list[dict[str, Any]]:
     names = [name for name in COLUMNS if name in file.schema_arrow.names]
     if not names:
         found = ", ".join(file.schema_arrow.names)
-        raise ParameterError(f'the manifest "{manifest}" has no column "file" or "text", but {found}')
+        raise _refusal(f'the manifest "{manifest}" has no column "file" or "text", but {found}')
     return list(file.read(columns=names).to_pylist())

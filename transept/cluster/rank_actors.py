@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 from transept.cluster.rank_actor import RankActor
 from transept.cluster.runtime import ClusterError, require_ray
 from transept.core.parallel.launcher import Launched, Launcher, RankProcess
-from transept.errors import ParameterError, shown
+from transept.errors import shown
+from transept.options import refusal
 
 if TYPE_CHECKING:
     from ray.util.placement_group import PlacementGroup
@@ -61,13 +62,12 @@ class RankActors(Launcher):
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
-            raise ParameterError(f"strategy must be one of {', '.join(STRATEGIES)}, not {shown(self.strategy)}")
+            raise refusal(self, f"{{strategy}} must be one of {', '.join(STRATEGIES)}, not {shown(self.strategy)}")
         if isinstance(self.timeout, bool) or not isinstance(self.timeout, int | float) or not self.timeout > 0:
-            raise ParameterError(f"timeout must be a number of seconds over 0, not {shown(self.timeout)}")
+            raise refusal(self, f"{{timeout}} must be a number of seconds over 0, not {shown(self.timeout)}")
         if self.placement_group is not None and not hasattr(self.placement_group, "bundle_specs"):
-            raise ParameterError(
-                f"placement_group must be one of ray.util.placement_group(), not {shown(self.placement_group)}"
-            )
+            message = f"must be one of ray.util.placement_group(), not {shown(self.placement_group)}"
+            raise refusal(self, f"{{placement_group}} {message}")
 
     def launch(self, size: int, num_stages: int, num_threads: int, device: str) -> Launched:
         """See Launcher."""

@@ -16,6 +16,7 @@ from transept.cluster.rank_actors import rank_bundle
 from transept.cluster.runtime import num_ranks, rank_threads, require_ray
 from transept.errors import ParameterError, shown
 from transept.option_names import refuse_unknown
+from transept.options import refusal
 from transept.serving.settings import ModelSource, ServerSettings, read_keys
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def build_app(
         settings = ServerSettings(tuple(ModelSource.parse(source) for source in sources))
     _check(replicas, autoscale, threads, num_gpus)
     if settings.max_queue < 1:
-        raise ParameterError("on Ray max_queue must be at least 1: Serve has no queue of 0")
+        raise refusal(settings, "on Ray {max_queue} must be at least 1: Serve has no queue of 0")
     number: dict[str, Any] = {"num_replicas": replicas}
     if autoscale is not None:
         least, most = autoscale
@@ -106,7 +107,8 @@ def _of_ranks(
     stands in the first one and asks for nothing more: it computes little while ranks compute.
     """
     if num_gpus not in (None, 0, 1):
-        raise ParameterError(f"num_gpus is of each of {ranks} ranks, 0 or 1, not {shown(num_gpus)}")
+        message = f"{{num_gpus}} is of each of {ranks} ranks, 0 or 1, not {shown(num_gpus)}"
+        raise ParameterError(message, param="num_gpus", value=num_gpus)
     each = rank_threads(threads, ranks)
     on_gpus = bool(num_gpus) or str(settings.engine.get("device")).startswith("cuda")
     engine = {**settings.engine, "threads": each * ranks, "device": "cuda" if on_gpus else "cpu"}
@@ -146,17 +148,21 @@ def parse_autoscale(text: str) -> tuple[int, int]:
     """``1:4``: the least and the most replicas. Raises ParameterError."""
     least, colon, most = text.partition(":")
     if not (colon and least.isdecimal() and most.isdecimal()):
-        raise ParameterError(f"autoscale must be MIN:MAX, such as 1:4, not {shown(text)}")
+        message = f"{{autoscale}} must be MIN:MAX, such as 1:4, not {shown(text)}"
+        raise ParameterError(message, param="autoscale", value=text)
     return int(least), int(most)
 
 
 def _check(replicas: Any, autoscale: Any, threads: Any, num_gpus: Any) -> None:
     for name, value in (("replicas", replicas), ("threads", 1 if threads is None else threads)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ParameterError(f"{name} must be an integer of at least 1, not {shown(value)}")
+            message = f"{{{name}}} must be an integer of at least 1, not {shown(value)}"
+            raise ParameterError(message, param=name, value=value)
     if num_gpus is not None and (isinstance(num_gpus, bool) or not isinstance(num_gpus, int | float) or num_gpus < 0):
-        raise ParameterError(f"num_gpus must be a number of at least 0, not {shown(num_gpus)}")
+        message = f"{{num_gpus}} must be a number of at least 0, not {shown(num_gpus)}"
+        raise ParameterError(message, param="num_gpus", value=num_gpus)
     if autoscale is not None:
         least, most = autoscale
         if not 0 <= least <= most or most < 1:
-            raise ParameterError(f"autoscale must be from a least to a most number of replicas, not {least}:{most}")
+            message = f"{{autoscale}} must be from a least to a most number of replicas, not {least}:{most}"
+            raise ParameterError(message, param="autoscale", value=autoscale)

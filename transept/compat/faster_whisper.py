@@ -103,7 +103,7 @@ def decode_audio(
 def format_timestamp(seconds: float, always_include_hours: bool = False, decimal_marker: str = ".") -> str:
     """Seconds as MM:SS.mmm, with HH: before it where there are any. Raises ParameterError below 0."""
     if seconds < 0:
-        raise ParameterError(f"a timestamp is at least 0 seconds, not {seconds}")
+        raise ParameterError(f"a timestamp is at least 0 seconds, not {seconds}", param="seconds", value=seconds)
     return clock(round(seconds * 1000.0), hours=always_include_hours, point=decimal_marker)
 
 
@@ -129,7 +129,11 @@ class WhisperModel:
         **model_kwargs: Any,
     ) -> None:
         if not isinstance(device_index, int):
-            raise ParameterError("an engine runs on one device; give device_index as an integer")
+            raise ParameterError(
+                "an engine runs on one device; give {device_index} as an integer",
+                param="device_index",
+                value=device_index,
+            )
         options: dict[str, Any] = {
             "device": f"cuda:{device_index}" if device == "cuda" else device,
             "compute_type": compute_type,
@@ -196,7 +200,8 @@ class BatchedInferencePipeline:
         vad_filter=False is refused without clip_timestamps: silence tells where windows may end.
         """
         if options.pop("vad_filter", True) is False and not options.get("clip_timestamps"):
-            raise ParameterError("batches are cut where nobody speaks; leave vad_filter on, or give clip_timestamps")
+            message = "batches are cut where nobody speaks; leave {vad_filter} on, or give {clip_timestamps}"
+            raise ParameterError(message, param="vad_filter", value=False, others=["clip_timestamps"])
         given = {**BATCHED_DEFAULTS, "language": language, "task": task, "batch_size": batch_size, **options}
         return _transcribe(self.model.transcriber, audio, given)
 
@@ -265,7 +270,8 @@ def _vad_options(given: Any) -> Any:
         changed = {each.name: getattr(given, each.name) for each in dataclasses.fields(given)}
         defaults = {each.name: each.default for each in dataclasses.fields(given)}
         return {name: value for name, value in changed.items() if value != defaults[name]}
-    raise ParameterError(f"vad_parameters must be a dict or VadOptions, not {type(given).__name__}")
+    message = f"{{vad_parameters}} must be a dict or VadOptions, not {type(given).__name__}"
+    raise ParameterError(message, param="vad_parameters", value=given)
 
 
 def _ranked(probabilities: Mapping[str, float]) -> list[tuple[str, float]]:

@@ -14,7 +14,7 @@ from transept.core.parallel.launcher import Launcher
 from transept.core.request.limits import DEFAULT_LIMITS, Limits
 from transept.errors import ParameterError
 from transept.option_names import Alias
-from transept.options import Option, declares_options, made_of, take_options
+from transept.options import Option, declares_options, made_of, refusal, take_options
 
 CPU_CACHE_BYTES = 5 << 28  # 36 windows of Whisper base, 13,600 tokens of BART large
 MOST_SECONDS = 86_400
@@ -45,11 +45,12 @@ class SchedulerConfig:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ParameterError(f"{field.name} must be an integer of at least 1, not {value!r}")
+                raise refusal(self, f"{{{field.name}}} must be an integer of at least 1, not {value!r}")
         if self.max_decoder_tokens < self.max_num_seqs:
-            raise ParameterError(
-                f"max_decoder_tokens={self.max_decoder_tokens} is under max_num_seqs={self.max_num_seqs}: "
-                f"a step in which every sequence decodes needs one token each. Raise the first or lower the second."
+            raise refusal(
+                self,
+                "{max_decoder_tokens=} is under {max_num_seqs=}: a step in which every sequence decodes needs one "
+                "token each. Raise the first or lower the second.",
             )
 
 
@@ -264,9 +265,7 @@ class EngineConfig:
         processors = os.cpu_count() or 1
         object.__setattr__(self, "threads", self.threads or None)
         if self.threads is not None and self.threads > THREADS_A_PROCESSOR * processors:
-            raise ParameterError(
-                f"{{threads=}} is far above this machine's {processors} processors", param="threads", value=self.threads
-            )
+            raise refusal(self, f"{{threads=}} is far above this machine's {processors} processors")
 
     @property
     def num_ranks(self) -> int:
@@ -284,36 +283,35 @@ class EngineConfig:
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         if not re.fullmatch(r"(cpu|cuda)(:\d{1,3})?", device, re.ASCII):
-            raise ParameterError(f"no device {device!r}; known: auto, cpu, cuda, cuda:0, ...")
+            raise refusal(self, f"there is no {{device}} {device!r}; known: auto, cpu, cuda, cuda:0, ...")
         device = "cpu" if device.startswith("cpu:") else device  # PyTorch's only one
         on_gpu = device.startswith("cuda")
         sees_gpus = self.launcher is None or self.launcher.is_local  # else the ranks' own machines do
         if on_gpu and sees_gpus and not torch.cuda.is_available():
-            raise ParameterError(f'device="{device}", but PyTorch {torch.__version__} sees no GPU; use device="cpu"')
+            message = f"{{device}} is {device!r}, but PyTorch {torch.__version__} sees no GPU; use {{device='cpu'}}"
+            raise refusal(self, message)
         index = int(device.partition(":")[2] or 0)
         if on_gpu and sees_gpus and index >= torch.cuda.device_count():
-            raise ParameterError(
-                f'device="{device}", but PyTorch sees {torch.cuda.device_count()} GPUs, from cuda:0 on'
-            )
+            message = f"{{device}} is {device!r}, but PyTorch sees {torch.cuda.device_count()} GPUs, from cuda:0 on"
+            raise refusal(self, message)
         num_ranks = self.num_ranks
         if on_gpu and sees_gpus and num_ranks > 1 and (device != "cuda" or torch.cuda.device_count() < num_ranks):
-            raise ParameterError(
-                f"tensor_parallel_size={self.tensor_parallel_size} and pipeline_parallel_size="
-                f'{self.pipeline_parallel_size} take the first {num_ranks} GPUs of device="cuda"; '
-                f'device="{device}" was asked for, and PyTorch sees {torch.cuda.device_count()}'
+            raise refusal(
+                self,
+                f"{{tensor_parallel_size=}} and {{pipeline_parallel_size=}} take the first {num_ranks} GPUs of "
+                f"{{device='cuda'}}; {{device=}} was asked for, and PyTorch sees {torch.cuda.device_count()}",
             )
         shorthands = {"auto": "bfloat16", "half": "float16"}  # of a GPU's dtype; a CPU's is float32
         dtype: Any = self.dtype
         if dtype in shorthands:
             dtype = shorthands[dtype] if on_gpu else "float32"
         if not on_gpu and self.quantization == "fp8":
-            raise ParameterError('quantization="fp8" is for GPUs; on a CPU quantization="int8" is')
+            raise refusal(self, "{quantization=} is for GPUs; on a CPU {quantization='int8'} is")
         if not on_gpu and self.quantization and dtype != "float32":
-            raise ParameterError(f'quantization="{self.quantization}" on a CPU wants dtype="float32", not "{dtype}"')
+            raise refusal(self, f"{{quantization=}} on a CPU needs {{dtype='float32'}}, not {dtype!r}")
         if not on_gpu and self.kv_cache_dtype == "fp8" and self.attention_backend in ("auto", "torch"):
-            raise ParameterError(
-                'kv_cache_dtype="fp8" is for GPUs; on a CPU keys and values are in float16 beside int8 and bfloat16'
-            )
+            message = "{kv_cache_dtype=} is for GPUs; on a CPU keys and values are in float16 beside int8 and bfloat16"
+            raise refusal(self, message)
         if not on_gpu and dtype == "float16":
             logger.warning("float16 is slow on a CPU; float32, bfloat16 and, as quantization, int8 are faster there")
         kv_cache_bytes, memory = self.kv_cache_bytes, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -322,7 +320,8 @@ class EngineConfig:
         in_host_memory = {"swap_bytes": self.swap_bytes, "kv_cache_bytes": 0 if on_gpu else kv_cache_bytes}
         for name, size in in_host_memory.items():
             if size is not None and size > memory:
-                raise ParameterError(f"{name}={size} is more than this machine's memory of {memory} bytes")
+                message = f"{{{name}=}} is more than this machine's memory of {memory} bytes"
+                raise ParameterError(message, param=name, value=size)
         return dataclasses.replace(self, device=device, dtype=dtype, kv_cache_bytes=kv_cache_bytes)
 
     @property

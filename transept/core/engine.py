@@ -25,7 +25,7 @@ from transept.core.jobs.runner import JobRunner
 from transept.core.model_shape import ModelShape
 from transept.core.outputs import RequestOutput
 from transept.core.request.ignored_settings import IgnoredSettings
-from transept.core.request.input_processor import NOT_PARAMS, InputProcessor
+from transept.core.request.input_processor import InputProcessor, not_params
 from transept.core.request.inputs import PreparedRequest
 from transept.core.request.preprocess import InputPreprocessor
 from transept.core.request.prompts import Prompt, Request
@@ -163,7 +163,9 @@ class Engine(Closable):
         and RequestFailedError if a mapper or a tokenizer raises.
         """
         if not isinstance(request_id, str):
-            raise ParameterError(f"request_id must be a string, not {request_id!r}")
+            raise ParameterError(
+                f"{{request_id}} must be a string, not {request_id!r}", param="request_id", value=request_id
+            )
         with self._owned():
             self.executor.check_open()
             self.runner.check_queue()
@@ -288,9 +290,10 @@ def _one_each(params: Any, num_prompts: int) -> list[SamplingParams]:
     if params is None or isinstance(params, SamplingParams):
         return [params or SamplingParams()] * num_prompts
     if isinstance(params, str) or not isinstance(params, Seq):
-        raise ParameterError(NOT_PARAMS.format(type(params).__name__))
+        raise not_params(params)
     if len(params) != num_prompts:
-        raise ParameterError(f"{len(params)} sampling_params for {num_prompts} prompts; give one for all, or one each")
+        message = f"{len(params)} {{sampling_params}} for {num_prompts} prompts; give one for all, or one each"
+        raise ParameterError(message, param="sampling_params", value=params)
     return list(params)
 
 
@@ -303,7 +306,7 @@ def _naming(index: int, num_prompts: int) -> Iterator[None]:
         if num_prompts == 1:
             raise
         cause = error.__cause__ if isinstance(error, RequestFailedError) else error
-        raise type(error)(f"prompt {index}: {error}") from cause
+        raise error.at(f"prompt {index}") from cause
 
 
 class ClosesEngine(Closable):

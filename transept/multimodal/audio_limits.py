@@ -78,8 +78,9 @@ class AudioLimits:
         """Raise MediaError for encoded audio of more bytes than max_audio_bytes."""
         if self.max_audio_bytes is not None and num_bytes > self.max_audio_bytes:
             raise MediaTooLargeError(
-                f"{name} has more than the {self.max_audio_bytes} bytes of max_audio_bytes: split or compress it, or "
-                "raise that limit"
+                f"{name} has more than the {self.max_audio_bytes} bytes of {{max_audio_bytes}}: split or compress it, "
+                "or raise that limit",
+                others=["max_audio_bytes"],
             )
 
     def read(self, file: BinaryIO, name: str) -> io.BytesIO:
@@ -96,8 +97,9 @@ class AudioLimits:
             self.check_size(held.tell(), name)
             if self.max_stream_bytes is not None and held.tell() > self.max_stream_bytes:
                 raise MediaTooLargeError(
-                    f"{name} has more than the {self.max_stream_bytes} bytes of max_stream_bytes, which are held in "
-                    "memory: pass it as the path of a file, or raise that limit"
+                    f"{name} has more than the {self.max_stream_bytes} bytes of {{max_stream_bytes}}, which are held "
+                    "in memory: pass it as the path of a file, or raise that limit",
+                    others=["max_stream_bytes"],
                 )
         if not held.tell() and _position(file):
             raise MediaError(
@@ -142,8 +144,9 @@ class AudioLimits:
         """Raise AudioTooLongError for a recording of more than max_audio_seconds."""
         if self.max_audio_seconds is not None and seconds > self.max_audio_seconds:
             raise AudioTooLongError(
-                f"{name} is longer than the {self.max_audio_seconds:g} seconds of max_audio_seconds: split it, or "
-                "raise that limit"
+                f"{name} is longer than the {self.max_audio_seconds:g} seconds of {{max_audio_seconds}}: split it, or "
+                "raise that limit",
+                others=["max_audio_seconds"],
             )
 
     def check_length(
@@ -166,8 +169,9 @@ class AudioLimits:
         most = max(num_bytes, kept_bytes(seconds, sample_rate, channels, apart))
         if self.max_decoded_bytes is not None and most > self.max_decoded_bytes:
             raise MediaTooLargeError(
-                f"{name} is more than the {self.max_decoded_bytes} bytes of max_decoded_bytes when it is decoded "
-                f"({channels} channels at {rate:g} Hz): split it, or raise that limit"
+                f"{name} is more than the {self.max_decoded_bytes} bytes of {{max_decoded_bytes}} when it is decoded "
+                f"({channels} channels at {rate:g} Hz): split it, or raise that limit",
+                others=["max_decoded_bytes"],
             )
 
 

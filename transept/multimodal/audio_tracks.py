@@ -33,7 +33,8 @@ def checked_track(track: Any) -> int | str | None:
 def only_track(track: int | str | None, name: str) -> None:
     """Raise MediaError if a track other than the first is requested of a recording with one track and no language."""
     if isinstance(track, int) and track > 0:
-        raise MediaError(f"{name} has one audio track, so there is no track {track}: leave audio_track out, or use 0")
+        message = f"{name} has one audio track, so there is no track {track}: leave {{audio_track}} out, or use 0"
+        raise MediaError(message, param="audio_track", value=track)
 
 
 def track_of(container: Any, track: int | str | None, name: str) -> Any:
@@ -58,9 +59,11 @@ def track_of(container: Any, track: int | str | None, name: str) -> Any:
     if found is None:
         what = f"no track {track}" if isinstance(track, int) else f'no track in "{track}"'
         known = ", ".join(label(each, number) for number, each in enumerate(streams))
-        raise MediaError(f"{name} has {what}: its audio tracks are {known}. Choose one of them as audio_track")
+        message = f"{name} has {what}: its audio tracks are {known}. Choose one of them as {{audio_track}}"
+        raise MediaError(message, param="audio_track", value=track)
     if found.codec_context is None:
-        raise MediaError(f"{name} has a track {track} that FFmpeg does not decode: choose another audio_track")
+        message = f"{name} has a track {track} that FFmpeg does not decode: choose another {{audio_track}}"
+        raise MediaError(message, param="audio_track", value=track)
     return found
 
 

@@ -26,7 +26,8 @@ NUMBERS = {LEFT: 0, RIGHT: 1}
 def one_channel(channel: str) -> str:
     """Return the channel if it is a single waveform. Raises ParameterError for any other."""
     if channel not in (MIX, LEFT, RIGHT):
-        raise ParameterError(f'channel must be "mix", "left" or "right" here, not {shown(channel)}')
+        message = f'{{channel}} must be "mix", "left" or "right" here, not {shown(channel)}'
+        raise ParameterError(message, param="channel", value=channel)
     return channel
 
 
@@ -69,7 +70,8 @@ class Intake(AudioLimits):
         if self.channel in NUMBERS:
             return [map(partial(_channel, number=NUMBERS[self.channel], count=count, name=name), sounds)]
         if count == 1:
-            raise MediaError(f'{name} has one channel, so there are none to tell apart: leave channel="each" out')
+            message = f"{name} has one channel, so there are none to tell apart: leave {{channel='each'}} out"
+            raise MediaError(message, param="channel", value=EACH)
         copies = itertools.tee(sounds, count)
         return [
             map(partial(_channel, number=number, count=count, name=name), copy) for number, copy in enumerate(copies)
@@ -100,7 +102,8 @@ def _channel(sound: Sound, number: int, count: int, name: str) -> MonoSound:
     if number >= count:
         told = "one channel" if count == 1 else f"{count} channels"
         wanted = "there is no right one" if number == 1 else f"there is no channel {number + 1}"
-        raise MediaError(f"{name} has {told}, so {wanted}: leave the channel out, and all are mixed")
+        message = f"{name} has {told}, so {wanted}: leave {{channel}} out, and all are mixed"
+        raise MediaError(message, param="channel")
     if number < len(samples) or len(samples) == 1:
         return mono(samples[number : number + 1] if number < len(samples) else samples), sound.rate
     return np.zeros(samples.shape[1], np.float32), sound.rate

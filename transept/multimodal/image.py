@@ -80,8 +80,9 @@ class ImageLimits:
         """Raise MediaError for an encoded image of more bytes than max_image_bytes."""
         if self.max_image_bytes is not None and num_bytes > self.max_image_bytes:
             raise MediaTooLargeError(
-                f"{name} has more than the {self.max_image_bytes} bytes of max_image_bytes: compress it, or raise that "
-                "limit"
+                f"{name} has more than the {self.max_image_bytes} bytes of {{max_image_bytes}}: compress it, or raise "
+                "that limit",
+                others=["max_image_bytes"],
             )
 
     def check_pixels(self, height: int, width: int, name: str) -> None:
@@ -90,8 +91,9 @@ class ImageLimits:
             raise MediaError(f"{name} holds no pixels: it is {width} x {height}; pass one of 1 x 1 or more")
         if self.max_image_pixels is not None and height * width > self.max_image_pixels:
             raise MediaTooLargeError(
-                f"{name} has {width} x {height} pixels, more than the {self.max_image_pixels} of max_image_pixels: "
-                "make it smaller, or raise that limit"
+                f"{name} has {width} x {height} pixels, more than the {self.max_image_pixels} of "
+                "{max_image_pixels}: make it smaller, or raise that limit",
+                others=["max_image_pixels"],
             )
 
 
@@ -242,7 +244,9 @@ def _decoded(opened: Callable[[], Any], name: str, limits: ImageLimits) -> Pixel
         most, ours = 2 * (Image.MAX_IMAGE_PIXELS or 0), limits.max_image_pixels
         if ours is not None and ours <= most:
             raise MediaError(
-                f"{name} has more than {most} pixels, and so more than the {ours} of max_image_pixels: make it smaller"
+                f"{name} has more than {most} pixels, and so more than the {ours} of {{max_image_pixels}}: make it "
+                "smaller",
+                others=["max_image_pixels"],
             ) from None
         raise MediaError(
             f"{name} has more than {most} pixels, and Pillow opens none over twice PIL.Image.MAX_IMAGE_PIXELS: make it "

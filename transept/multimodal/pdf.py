@@ -106,7 +106,9 @@ class PdfPage:
         if most is not None and height * width > most:
             raise MediaError(
                 f"{name} has {width} x {height} pixels at {self._dpi:g} an inch, more than the {most} of "
-                "max_image_pixels: lower dpi, or raise that limit"
+                "{max_image_pixels}: lower {dpi}, or raise that limit",
+                param="dpi",
+                others=["max_image_pixels"],
             )
 
 

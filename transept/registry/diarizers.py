@@ -53,13 +53,17 @@ def find_diarizer(plugins: Plugins) -> Diarizer:
         names = " and ".join(f"{report.name} ({report.distribution})" for report in found)
         raise ParameterError(
             f"{len(found)} plugins tell speakers apart: {names}; leave one out with "
-            f"{DISABLE_VARIABLE}={found[-1].distribution}"
+            f"{DISABLE_VARIABLE}={found[-1].distribution}",
+            param="diarize",
+            value=True,
         )
     if not found:
         failed = "".join(f" {report.name} failed to load: {report.error}." for report in plugins.with_status("failed"))
         raise ParameterError(
-            f"diarize needs a plugin that tells speakers apart, and none is installed.{failed} Transept's repository "
-            "has one: `transept plugins install ./examples/transept-voices`"
+            f"{{diarize}} needs a plugin that tells speakers apart, and none is installed.{failed} Transept's "
+            "repository has one: `transept plugins install ./examples/transept-voices`",
+            param="diarize",
+            value=True,
         )
     return Diarizer(found[0])
 

@@ -43,7 +43,8 @@ def find_model(
     """
     architectures = architectures or _of_model_type(plugins, config.get("model_type"))
     if not architectures:
-        raise UnsupportedModelError(f"{_without_architectures(config, source)}\n{_what_is_known(plugins)}")
+        message = f"{_without_architectures(config, source)}\n{_what_is_known(plugins)}"
+        raise UnsupportedModelError(message, param="model")
     chosen = plugins if plugin is None else Plugins(_chosen(plugins, plugin))
     unmet: list[Claim] = []
     for architecture in architectures:
@@ -58,12 +59,12 @@ def find_model(
     mismatch = _mismatch(unmet, config)
     if plugin is None:
         lines = [f"no plugin runs {asked} (from {source}).", *mismatch, _what_is_known(plugins)]
-        raise UnsupportedModelError("\n".join(lines))
+        raise UnsupportedModelError("\n".join(lines), param="model")
     claims = tuple(claim for architecture in architectures for claim in plugins.claims.get(architecture, ()))
     rivals = [claim.report for claim in claims if is_met(claim.spec.requires, config)]
-    lines = [f'plugin "{plugin}" does not run {asked} (from {source}).', *mismatch, *_states(chosen.reports)]
+    lines = [f'{{plugin}} "{plugin}" does not run {asked} (from {source}).', *mismatch, *_states(chosen.reports)]
     lines += _listing("Plugins that run it", rivals) or [HOW_TO_INSTALL]
-    raise UnsupportedModelError("\n".join(lines))
+    raise UnsupportedModelError("\n".join(lines), param="plugin", value=plugin)
 
 
 def _of_model_type(plugins: Plugins, model_type: object) -> list[str]:
@@ -101,18 +102,20 @@ def _chosen(plugins: Plugins, plugin: str) -> tuple[PluginReport, ...]:
     if by_name or by_distribution:
         return by_name or by_distribution
     known = {name for report in plugins.reports for name in (report.name, report.distribution)}
-    raise UnsupportedModelError(f'no plugin is named "{plugin}".{suggest(plugin, known)}\n{_what_is_known(plugins)}')
+    message = f"there is no {{plugin}} {plugin!r}.{suggest(plugin, known)}\n{_what_is_known(plugins)}"
+    raise UnsupportedModelError(message, param="plugin", value=plugin)
 
 
 def _conflict(reports: Sequence[PluginReport], architecture: str, source: str) -> UnsupportedModelError:
     # Plugins of the same name are told apart by their distributions.
     names = [report.name for report in reports]
     choices = names if len(set(names)) == len(names) else [report.distribution for report in reports]
-    arguments = " or ".join(f'plugin="{choice}"' for choice in choices)
+    arguments = " or ".join(f"{{plugin={choice!r}}}" for choice in choices)
     return UnsupportedModelError(
         f'{len(reports)} plugins run "{architecture}" (from {source}): '
         f"{' and '.join(_origin(report) for report in reports)}.\n"
-        f"Choose with {arguments}, or leave one out with {DISABLE_VARIABLE}={choices[-1]}."
+        f"Choose with {arguments}, or leave one out with {DISABLE_VARIABLE}={choices[-1]}.",
+        param="plugin",
     )
 
 

@@ -65,7 +65,8 @@ class AsyncEngine:
     ) -> None:
         for name, bound, least in (("max_running", max_running, 1), ("max_queue", max_queue, 0)):
             if isinstance(bound, bool) or not isinstance(bound, int) or bound < least:
-                raise ParameterError(f"{name} must be an integer of at least {least}, not {shown(bound)}")
+                message = f"{{{name}}} must be an integer of at least {least}, not {shown(bound)}"
+                raise ParameterError(message, param=name, value=bound)
         self.engine = engine
         self.max_running, self.max_queue = max_running, max_queue
         self._heartbeat = partial(_one_token, engine) if heartbeat is None else heartbeat

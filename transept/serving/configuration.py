@@ -54,17 +54,42 @@ def read_settings(flags: Given, environment: Mapping[str, str]) -> ServerSetting
     ]
     found: dict[str, Any] = {}
     engine: dict[str, Any] = {}
-    for source in sources:
+    places: dict[str, str] = {}  # of names in the file and in the environment
+    for source, place in zip(sources, (partial(_in_file, file), _in_environment, None), strict=True):
+        for name in (*source, *source.get("engine", {})):
+            places.pop(name, None)
+            if place is not None:
+                places[name] = place(name)
         engine |= source.get("engine", {})
         engine |= {name: value for name, value in source.items() if name in ENGINE}
         found |= {name: value for name, value in source.items() if name not in {"engine", *ENGINE}}
-    keys = tuple(found.pop("api_keys", ()))
-    if (key_file := found.pop("api_key_file", None)) is not None:
-        keys += read_keys(key_file)
-    models = tuple(ModelSource.parse(each) for each in found.pop("models", ()))
-    if "cors" in found:
-        found["cors"] = tuple(found["cors"])
-    return ServerSettings(models, api_keys=keys, engine=engine, **found)
+    try:
+        keys = tuple(found.pop("api_keys", ()))
+        if (key_file := found.pop("api_key_file", None)) is not None:
+            keys += read_keys(key_file)
+        models = tuple(ModelSource.parse(each) for each in found.pop("models", ()))
+        if "cors" in found:
+            found["cors"] = tuple(found["cors"])
+        return ServerSettings(models, api_keys=keys, engine=engine, **found)
+    except ParameterError as error:
+        raise error.renamed(partial(_place, places)) from None
+
+
+def _place(places: Mapping[str, str], name: str) -> str:
+    """Return the variable or the key that an option came from, or its name if a flag gave it."""
+    whole, _, part = name.partition(".")
+    return places.get(part) or (f"{places[whole]}{name[len(whole) :]}" if whole in places else name)
+
+
+def _in_environment(name: str) -> str:
+    """Return the variable of a setting, or of an option of the engine."""
+    return _variable(next(written(each) for each in (MODELS, *SETTINGS, *ENGINE.values()) if each.name == name))
+
+
+def _in_file(file: Any, name: str) -> str:
+    """Return the place of a setting, or of an option of the engine, in a TOML file."""
+    settings = {each.name: written(each) for each in (MODELS, *SETTINGS)}
+    return f'"{file}": {settings.get(name) or (name if name == "engine" else f"engine.{name}")}'
 
 
 def _of_environment(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -85,11 +110,7 @@ def _of_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     try:
         return by_own_names(found, ENGINE.values())
     except ParameterError as error:
-        raise ParameterError(error.spelt(_variable, lambda name, _: _variable(name))) from None
-
-
-def _in_table(name: str) -> str:
-    return f"engine.{name}"
+        raise error.renamed(_variable) from None
 
 
 def _variable(name: str) -> str:
@@ -101,27 +122,29 @@ def _in(place: str, value: Callable[[], Any]) -> Any:
     try:
         return value()
     except ParameterError as error:
-        raise ParameterError(error.spelt(lambda _: place, lambda _, given: f"{place}={given}")) from None
+        raise error.renamed(lambda _: place) from None
 
 
 def _of_file(file: Path) -> dict[str, Any]:
     try:
         given = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ParameterError(f'the settings "{file}" cannot be read: {error.strerror}') from None
+        message = f'the settings "{file}" cannot be read: {error.strerror}'
+        raise ParameterError(message, param="config", value=file) from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ParameterError(f'the settings "{file}" are not TOML: {error}') from None
+        raise ParameterError(f'the settings "{file}" are not TOML: {error}', param="config", value=file) from None
     known = {written(setting): setting for setting in (MODELS, *SETTINGS)}
     refuse_unknown(f'"{file}" has an unknown setting', given, [*known, "engine"])
     found: dict[str, Any] = {}
     for name, value in given.items():
         if name == "engine":
             if not isinstance(value, dict):
-                raise ParameterError(f'"{file}": engine must be a table of the engine\'s options, not {shown(value)}')
+                message = f'"{file}": engine must be a table of the engine\'s options, not {shown(value)}'
+                raise ParameterError(message, param="engine", value=value)
             try:
                 found[name] = by_own_names(value, ENGINE.values())
             except ParameterError as error:
-                raise ParameterError(f'"{file}": {error.spelt(_in_table, lambda each, _: _in_table(each))}') from None
+                raise error.renamed(lambda each: f'"{file}": engine.{each}') from None
             continue
         setting, place = known[name], f'"{file}": {name}'
         if setting is MODELS and isinstance(value, dict):  # a table of name = model
@@ -139,5 +162,5 @@ def _of_file(file: Path) -> dict[str, Any]:
 def _text(value: Any, place: str) -> str:
     """Return a text. Raises ParameterError for a value of another kind; place: begins the message."""
     if not isinstance(value, str):
-        raise ParameterError(f"{place} must be a text, not {shown(value)}")
+        raise ParameterError(f"{{{place}}} must be a text, not {shown(value)}", param=place, value=value)
     return value

@@ -24,6 +24,18 @@ from transept.errors import (
     shown,
 )
 
+# Error of ours -> status, code, seconds after which to try again; the first that fits.
+KINDS: dict[type[TranseptError], tuple[int, str, float | None]] = {
+    QueueFullError: (429, "queue_full", 1.0),
+    EngineClosedError: (503, "unavailable", 5.0),
+    MediaTooLargeError: (413, "too_large", None),
+    MediaError: (400, "invalid_media", None),
+    PromptError: (400, "invalid_prompt", None),
+    ParameterError: (400, "invalid_value", None),
+    CapacityError: (413, "too_large", None),
+    UnsupportedModelError: (400, "unsupported_model", None),
+}
+OF_DATA = (MediaTooLargeError, MediaError, PromptError)  # about the data of a request, unless an option is at fault
 LONGEST_MESSAGE = 2000  # characters, since it may repeat what a client sent
 FLAG = re.compile(r"(?<![\w'\"])(?:True|False)(?![\w'\"])")  # Python's words for JSON's true and false
 TYPES = {
@@ -96,42 +108,27 @@ def retry_headers(seconds: float) -> dict[str, str]:
     return {"Retry-After": str(max(1, math.ceil(seconds))), "retry-after-ms": str(max(1, round(1000 * seconds)))}
 
 
-def api_error(
-    error: Exception,
-    sent: Mapping[str, Any] | None = None,
-    data_field: str | None = None,
-    field_of: Callable[[str], str] = str,
-) -> ApiError:
+def api_error(error: Exception, data_field: str | None = None, field_of: Callable[[str], str] = str) -> ApiError:
     """Return what a client is told of an exception. A failure of the server itself tells nothing of its cause.
 
-    sent: fields of the request with their values, one of which a message may blame. data_field: the one that holds the
-    audio or text. field_of: returns the field that the client sent for an option.
+    data_field: the one that holds the audio, text or image. field_of: returns the client's field for an option.
     """
     if isinstance(error, ApiError):
         return error
-    sent = sent or {}
-    if isinstance(error, QueueFullError):
-        return ApiError(429, str(error), code="queue_full", retry_after=1.0)
-    if isinstance(error, EngineClosedError):
-        return ApiError(503, str(error), code="unavailable", retry_after=5.0)
-    if isinstance(error, MediaTooLargeError):
-        return ApiError(413, str(error), param=blamed(str(error), sent) or data_field, code="too_large")
-    if isinstance(error, MediaError | PromptError):
-        code = "invalid_media" if isinstance(error, MediaError) else "invalid_prompt"
-        return ApiError(400, str(error), param=blamed(str(error), sent) or data_field, code=code)
-    if isinstance(error, ParameterError):
-        message = error.spelt(field_of, lambda name, value: f"{field_of(name)}={as_json(value)}")
+    known = next((kind for kind in KINDS if isinstance(error, kind)), None)
+    if known is None:
+        what = "the model failed on this request" if isinstance(error, TranseptError) else "something went wrong here"
+        return ApiError(
+            500, f"{what}; the server's log says why, beside the X-Request-Id of this answer", code="failed"
+        )
+    assert isinstance(error, TranseptError)
+    status, code, retry_after = KINDS[known]
+    message = error.spelt(field_of, lambda name, value: f"{field_of(name)}={as_json(value)}")
+    if known is ParameterError:  # Python's values as JSON's
         message = re.sub(rf"(?<!\w){re.escape(shown(error.value))}(?!\w)", lambda found: as_json(error.value), message)
         message = FLAG.sub(lambda found: found[0].lower(), message)
-        param = error.param or blamed(message, sent)
-        return ApiError(400, message, param=param and field_of(param), code="invalid_value")
-    if isinstance(error, CapacityError):
-        message = re.sub(r"^request '[^']*'", "the request", str(error))  # an id that is none of the client's
-        return ApiError(413, message, param=blamed(message, sent), code="too_large")
-    if isinstance(error, UnsupportedModelError):
-        return ApiError(400, str(error), param="model", code="unsupported_model")
-    what = "the model failed on this request" if isinstance(error, TranseptError) else "something went wrong here"
-    return ApiError(500, f"{what}; the server's log says why, beside the X-Request-Id of this answer", code="failed")
+    param = field_of(error.param) if error.param else data_field if known in OF_DATA else None
+    return ApiError(status, message, param=param, code=code, retry_after=retry_after)
 
 
 def as_json(value: Any) -> str:
@@ -141,27 +138,3 @@ def as_json(value: Any) -> str:
     except (TypeError, ValueError, RecursionError):
         return shown(value)
     return text if len(text) <= LONGEST_REPR else f"{text[:LONGEST_REPR]}..."
-
-
-def blamed(message: str, sent: Mapping[str, Any]) -> str | None:
-    """Return the first of the sent fields that a message names, or else the first whose value it shows.
-
-    A part of an object is named with its field, such as ``vad_options.threshold``.
-    """
-    places = [
-        (found.start(), name)
-        for name in sent
-        if (found := re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", message))
-    ]
-    if places:
-        return min(places)[1]
-    by_value = next((name for name, value in sent.items() if isinstance(value, str) and repr(value) in message), None)
-    return by_value or next(
-        (
-            f"{name}.{part}"
-            for name, value in sent.items()
-            if isinstance(value, Mapping)
-            and (part := blamed(message, {key: None for key in value if isinstance(key, str) and key.isidentifier()}))
-        ),
-        None,
-    )

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from transept.core.config import EngineConfig
 from transept.errors import ParameterError
-from transept.options import Option, declares_options, take_options
+from transept.options import Option, declares_options, refusal, take_options
 
 MIB = 1 << 20
 MAX_UPLOAD_MB = 512
@@ -37,7 +37,8 @@ class ModelSource:
         if not equals:
             name = source = text
         if not name.strip() or not source.strip():
-            raise ParameterError(f"a model is MODEL or NAME=MODEL, such as whisper=openai/whisper-base, not {text!r}")
+            message = f"a model is MODEL or NAME=MODEL, such as whisper=openai/whisper-base, not {text!r}"
+            raise ParameterError(message, param="models", value=text)
         return cls(name.strip(), source.strip())
 
 
@@ -112,35 +113,34 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         if not self.models:
-            raise ParameterError("name at least one model to serve, as MODEL or NAME=MODEL")
+            raise refusal(self, "name at least one model to serve, as MODEL or NAME=MODEL", "models")
         names = [model.name for model in self.models]
         for name in names:
             if names.count(name) > 1:
-                raise ParameterError(f'two models are called "{name}"; give each its own name, as NAME=MODEL')
+                message = f'two models are called "{name}"; give each its own name, as NAME=MODEL'
+                raise refusal(self, message, "models")
         take_options(self)
         if not self.host.strip():
-            raise self._wrong("host", "{host} is empty; 127.0.0.1 is this machine alone, 0.0.0.0 all its networks")
+            raise refusal(self, "{host} is empty; 127.0.0.1 is this machine alone, 0.0.0.0 all its networks")
         for origin in self.cors:
             if not ORIGIN.fullmatch(origin):
-                raise self._wrong("cors", f"{{cors}} takes origins such as https://example.org, or *, not {origin!r}")
+                raise refusal(self, f"{{cors}} takes origins such as https://example.org, or *, not {origin!r}")
         if not all(HEADER_SAFE.fullmatch(key) for key in self.api_keys):
-            raise ParameterError(
-                "an API key must be of visible ASCII characters without blanks, and not empty; leave it out to let "
-                "everybody in",
-                param="api_keys",
+            message = (
+                "{api_keys} must be of visible ASCII characters without blanks, and not empty; leave it out to let "
             )
+            raise ParameterError(message + "everybody in", param="api_keys")  # without their values
         root_path = self.root_path.rstrip("/")
         if root_path and not re.fullmatch(r"/[\w./~-]*", root_path, re.ASCII):
-            raise self._wrong("root_path", f"{{root_path}} must be a path such as /speech, not {self.root_path!r}")
+            raise refusal(self, f"{{root_path}} must be a path such as /speech, not {self.root_path!r}")
         object.__setattr__(self, "root_path", root_path)
         if "model" in self.engine:
-            raise ParameterError("the engine's model is one of the server's models; leave it out of engine")
+            message = "{engine.model} is one of the server's models; leave it out of engine"
+            raise ParameterError(message, param="engine.model", value=self.engine["model"])
         if not isinstance(self.engine.get("limits", {}), Mapping):
-            raise ParameterError(f"the engine's limits must be a table of them, not {self.engine['limits']!r}")
+            message = f"{{limits}} must be a table of them, not {self.engine['limits']!r}"
+            raise ParameterError(message, param="limits", value=self.engine["limits"])
         EngineConfig(self.models[0].source, **self.engine_options())  # raises, before anything heavy is imported
-
-    def _wrong(self, name: str, message: str) -> ParameterError:
-        return ParameterError(message, param=name, value=getattr(self, name))
 
     @property
     def max_upload_bytes(self) -> int:
@@ -169,8 +169,10 @@ def read_keys(path: str | Path) -> tuple[str, ...]:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise ParameterError(f'the file of keys "{path}" cannot be read: {reason}') from None
+        message = f'the file of {{api_key_file}} "{path}" cannot be read: {reason}'
+        raise ParameterError(message, param="api_key_file", value=path) from None
     keys = tuple(line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#"))
     if not keys:
-        raise ParameterError(f'the file of keys "{path}" holds none; one stands on each line')
+        message = f'the file of {{api_key_file}} "{path}" holds no key; one stands on each line'
+        raise ParameterError(message, param="api_key_file", value=path)
     return keys

@@ -84,13 +84,17 @@ def calibrated_margin(checkpoint: Path, name: str) -> float:
     found = found_for(checkpoint)
     if found is None:
         raise ParameterError(
-            f'encoder_context="auto" takes what was measured for a model, and for "{name}" nothing was: run `transept '
-            f"calibrate {name} RECORDINGS` once, or say seconds"
+            f'{{encoder_context=}} takes what was measured for a model, and for "{name}" nothing was: run `transept '
+            f"calibrate {name} RECORDINGS` once, or say seconds",
+            param="encoder_context",
+            value="auto",
         )
     if found.margin is None:
         raise ParameterError(
-            f'encoder_context="auto": "{name}" loses words where its encoder reads less than the whole window, as '
-            "`transept calibrate` found; leave encoder_context out"
+            f'{{encoder_context=}}: "{name}" loses words where its encoder reads less than the whole window, as '
+            "`transept calibrate` found; leave {encoder_context} out",
+            param="encoder_context",
+            value="auto",
         )
     return found.margin
 

@@ -82,10 +82,10 @@ def align(
 def check_text(text: Any, limits: Limits) -> None:
     """Raise PromptError for what is no Unicode or too long, ParameterError for what is no text or has no words."""
     if not isinstance(text, str):
-        raise ParameterError(f"the text to align must be text, not {shown(text)}")
+        raise ParameterError(f"the text to align must be text, not {shown(text)}", param="text", value=text)
     limits.check_text(text)
     if not text.strip():
-        raise ParameterError("the text to align has no words")
+        raise ParameterError("the text to align has no words", param="text", value=text)
 
 
 def _parts(

@@ -21,6 +21,7 @@ from transept.options import (
     declared,
     declares_options,
     made_of,
+    refusal,
     take_options,
 )
 from transept.speech.option_values import (
@@ -471,9 +472,9 @@ class TranscriptionOptions:
     def refuse_speakers(self) -> None:
         """Raise ParameterError where speakers are to be told apart, for calls that make no transcript."""
         if self.channel == EACH or self.diarize:
-            raise ParameterError(
-                'channel="each" and diarize are for transcripts; channel="left" or "right" is one here'
-            )
+            advice = "{channel='left'} or {channel='right'} is one here"
+            message = f"{{channel='each'}} and {{diarize}} are for transcripts; {advice}"
+            raise refusal(self, message, "channel" if self.channel == EACH else "diarize")
 
     def __post_init__(self) -> None:
         take_options(self)
@@ -488,38 +489,23 @@ class TranscriptionOptions:
     def _check_contradictions(self) -> None:
         several = isinstance(self.temperature, tuple) and len(self.temperature) > 1
         if several and self.temperature != FALLBACK_TEMPERATURES and self.temperature_increment_on_fallback is not None:
-            raise self._contradiction(
+            raise refusal(
+                self,
                 "{temperature=} says which temperatures follow the first, and so does "
                 "{temperature_increment_on_fallback=}; give one temperature, or leave the increment out",
-                "temperature",
-                "temperature_increment_on_fallback",
             )
         if self.batched and self.mode == SEQUENTIAL:
-            raise self._contradiction("{batched=} means the mode batched; leave it out for {mode=}", "batched", "mode")
+            raise refusal(self, "{batched=} means the mode batched; leave it out for {mode=}")
         if self.vad_options != DEFAULT_VAD_OPTIONS and self.mode == SEQUENTIAL and not self.vad:
-            raise ParameterError(
-                "{vad_options} defines silence; set {vad=} to leave it out in sequential mode",
-                param="vad_options",
-                value=self.vad_options,
-                others={"vad": True},
-            )
+            given, default = self.vad_options, DEFAULT_VAD_OPTIONS
+            part = next(name for name in VadOptions.names() if getattr(given, name) != getattr(default, name))
+            part = f"vad_options.{part}"
+            message = f"{{{part}}} defines silence; set {{vad=True}} to leave it out in sequential mode"
+            raise ParameterError(message, param=part, others=["vad"])
         if self.length_penalty is not None and self.gnmt_length_penalty is not None:
-            raise self._contradiction(
-                "{length_penalty=} and {gnmt_length_penalty=} are two formulas; give one of them",
-                "length_penalty",
-                "gnmt_length_penalty",
-            )
+            raise refusal(self, "{length_penalty=} and {gnmt_length_penalty=} are two formulas; give one of them")
         if self.diarize and self.channel == EACH:
-            raise self._contradiction(
-                "{channel=} tells speakers apart by their channels; leave {diarize=} out", "channel", "diarize"
-            )
+            raise refusal(self, "{channel=} tells speakers apart by their channels; leave {diarize=} out")
         if self.multilingual and self.language is not None:
-            raise self._contradiction(
-                "{multilingual=} detects the language of every window, so {language=} has no meaning",
-                "language",
-                "multilingual",
-            )
-
-    def _contradiction(self, message: str, param: str, other: str) -> ParameterError:
-        """Return the error of two options that contradict each other."""
-        return ParameterError(message, param=param, value=getattr(self, param), others={other: getattr(self, other)})
+            message = "{multilingual=} detects the language of every window, so {language=} has no meaning"
+            raise refusal(self, message, "language")

@@ -19,6 +19,7 @@ from transept.core.request.preprocess import content_key
 from transept.core.request.prompts import MultiModalPrompt, Request, TokensPrompt
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import CheckpointError, ParameterError, PluginFailedError, UnsupportedModelError, suggest
+from transept.options import refusal
 from transept.registry.diarizers import Diarizer, find_diarizer
 from transept.registry.plugin_calls import call_declared
 from transept.registry.plugins import discover
@@ -69,7 +70,7 @@ class SpeechModel:
     def __init__(self, engine: Engine) -> None:
         if engine.spec.speech is None:
             raise UnsupportedModelError(
-                f'"{engine.config.model}" is a "{engine.spec.name}" model; it does not transcribe speech'
+                f'"{engine.config.model}" is a "{engine.spec.name}" model; it does not transcribe speech', param="model"
             )
         if engine.tokenizer is None:
             raise CheckpointError(
@@ -130,49 +131,56 @@ class SpeechModel:
         if options.diarize:
             _ = self.diarizer
         if options.multilingual and not self.detects:
-            raise ParameterError(f"{self.why_it_detects_none}; leave multilingual=True out")
+            raise refusal(options, self.why_it_detects_none + "; leave {multilingual=} out")
         if options.language is None and self._needs_language:
-            raise ParameterError(f"{self.why_it_detects_none}; say language, one of {', '.join(self.languages)}")
+            known = ", ".join(self.languages)
+            raise refusal(options, f"{self.why_it_detects_none}; say {{language}}, one of {known}")
         self.opening_tokens(self.language_code(options.language), options, timestamps=not options.without_timestamps)
         if options.word_timestamps and not self.alignment_heads:
-            raise ParameterError(
-                "this model has no times of words; leave out word_timestamps=True, "
-                "hallucination_silence_threshold and the layout of subtitles"
+            raise refusal(
+                options,
+                "this model has no times of words; leave out {word_timestamps=}, {hallucination_silence_threshold} and "
+                "the layout of subtitles",
             )
         usual = (None, TranscriptionOptions.max_initial_timestamp)
         if self.tokenizer.control.first_timestamp is None and options.max_initial_timestamp not in usual:
-            raise ParameterError("this model writes no timestamps; leave max_initial_timestamp out")
+            raise refusal(options, "this model writes no timestamps; leave {max_initial_timestamp} out")
         if options.encoder_context is not None:
             if self.spec.short_features_modality is None:
-                raise ParameterError(
+                raise refusal(
+                    options,
                     "this model's encoder has no windows that it could read in part, as Whisper's has; leave "
-                    "encoder_context out"
+                    "{encoder_context} out",
                 )
             self.encoder_margin(options)
         window = self.window_frames / self.fps
         if options.chunk_length is not None and options.chunk_length > window:
-            raise ParameterError(
-                f"chunk_length is {options.chunk_length:g} seconds; this model hears {window:g} seconds at most"
+            message = (
+                f"{{chunk_length}} is {options.chunk_length:g} seconds; this model hears {window:g} seconds at most"
             )
+            raise refusal(options, message)
         for name in ("initial_prompt", "hotwords"):
             if getattr(options, name) and self.tokenizer.control.start_of_previous is None:
-                raise ParameterError(f"this model takes no text before a window; leave {name} out, or try prefix")
+                message = f"this model takes no text before a window; leave {{{name}}} out, or try {{prefix}}"
+                raise refusal(options, message, name)
         prompt = () if isinstance(options.initial_prompt, str) else options.initial_prompt or ()
         for name, tokens in (("initial_prompt", prompt), ("suppress_tokens", options.suppress_tokens)):
             if max(tokens, default=0) >= self.vocab_size:
-                raise ParameterError(f"{name} holds {max(tokens)}; this model's token ids end at {self.vocab_size - 1}")
+                last = self.vocab_size - 1
+                raise refusal(options, f"{{{name}}} holds {max(tokens)}; this model's token ids end at {last}")
 
     def _check_width(self, options: TranscriptionOptions) -> None:
         most = self.max_num_seqs
-        asked = f"beam_size={options.beam_size}" if options.beam_size else f"patience={options.patience}"
-        for name, told, width in (
-            ("best_of", f"best_of={options.best_of}", options.best_of or 1),
-            ("beam_size", asked, options.num_beams),
-        ):
+        asked = "beam_size" if options.beam_size else "patience"
+        widths = (("best_of", "best_of", options.best_of or 1), ("beam_size", asked, options.num_beams))
+        for name, told, width in widths:
             if width > most:
                 raise ParameterError(
-                    f"{told} needs {width} sequences at a time, but max_num_seqs is {most}; give {name} of at most "
-                    f"{most}, or load the model with max_num_seqs={width}"
+                    f"{{{told}=}} needs {width} sequences at a time, but {{max_num_seqs}} is {most}; give {{{name}}} "
+                    f"of at most {most}, or load the model with {{max_num_seqs={width}}}",
+                    param=told,
+                    value=getattr(options, told),
+                    others=("max_num_seqs", name),
                 )
 
     @property
@@ -227,20 +235,20 @@ class SpeechModel:
         heard = spoken if spoken is not None or self.detects else self.undetected_language
         if target in self.target_languages and (target != heard or is_translation):
             if options.task == "transcribe":
-                raise ParameterError(
-                    f"task='transcribe' writes the language that is spoken, and target_language={asked!r} asks for "
-                    "another one; leave one of them out"
-                )
+                message = "{task=} writes the language that is spoken, and {target_language=} asks for another one; "
+                raise refusal(options, message + "leave one of them out", "target_language")
             return target
         if target == heard and not is_translation:
             return None
         if not self.target_languages:
             self.tokenizer.opening_tokens(spoken, "transcribe", timestamps=False)  # may not hear that language either
-            raise ParameterError(f"this model has no target languages, and so not {asked!r}; leave target_language out")
+            message = f"this model has no target languages, and so not {asked!r}; leave {{target_language}} out"
+            raise refusal(options, message)
         known = ", ".join(self.target_languages)
-        raise ParameterError(
-            f"this model does not translate to {asked or target!r}; target_language may be {known}, or what is spoken "
-            f"where language says so"
+        raise refusal(
+            options,
+            f"this model does not translate to {asked or target!r}; {{target_language}} may be {known}, or what is "
+            "spoken where {language} says so",
         )
 
     @cached_property
@@ -272,10 +280,12 @@ class SpeechModel:
         name, code = language.strip().lower(), self._code(language, self.languages)
         if self.languages and code not in self.languages:
             if (meant := LANGUAGES.get(name)) in self.languages:
-                raise ParameterError(f"this model has no language {language!r}. Did you mean {meant!r}?")
+                message = f"this model has no {{language}} {language!r}. Did you mean {meant!r}?"
+                raise ParameterError(message, param="language", value=language)
             names = (known for known, code in self.spec.language_names.items() if code in self.languages)
             known = names if len(name) > 3 else self.languages
-            raise ParameterError(f"this model has no language {language!r}.{suggest(name, known)}")
+            message = f"this model has no {{language}} {language!r}.{suggest(name, known)}"
+            raise ParameterError(message, param="language", value=language)
         return code
 
     def _code(self, language: str, known: Container[str]) -> str:

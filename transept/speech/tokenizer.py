@@ -137,14 +137,15 @@ class SpeechTokenizer:
                         matching.add(token)
             except TimeoutError:
                 raise ParameterError(
-                    f"suppress_regex takes more than {MOST_REGEX_SECONDS:g} s of processor time to match; "
-                    f"repeat nothing that repeats: {shown(pattern)}"
+                    f"{{suppress_regex}} takes more than {MOST_REGEX_SECONDS:g} s of processor time to match; "
+                    f"repeat nothing that repeats: {shown(pattern)}",
+                    param="suppress_regex",
+                    value=pattern,
                 ) from None
             spoken = (token for token, text in zip(self.text_tokens, texts, strict=True) if _has_letters(text))
             if matching.issuperset(spoken):
-                raise ParameterError(
-                    f"suppress_regex matches every token with a letter, so nothing could be said: {shown(pattern)}"
-                )
+                message = "{suppress_regex} matches every token with a letter, so nothing could be said: "
+                raise ParameterError(message + shown(pattern), param="suppress_regex", value=pattern)
             while len(self._matching) >= REMEMBERED:
                 self._matching.pop(next(iter(self._matching)), None)
             self._matching[pattern] = frozenset(matching)

@@ -131,12 +131,16 @@ class Transcriber(ClosesEngine):
         One that cannot be read, or that fails, gives its error. Raises ParameterError for a lone recording.
         """
         if _is_one_recording(audios):
-            raise ParameterError("this takes a list of recordings; for a single one call transcribe()")
+            message = "this takes a list of recordings; for a single one call transcribe()"
+            raise ParameterError(message, param="audios", value=audios)
         if isinstance(audios, Mapping | set | frozenset):
             kind = "dict, whose keys or values are meant" if isinstance(audios, Mapping) else "set, which has no order"
-            raise ParameterError(f"this takes a list of recordings, not a {kind}: results come in the list's order")
+            message = f"this takes a list of recordings, not a {kind}: results come in the list's order"
+            raise ParameterError(message, param="audios", value=audios)
         if not isinstance(audios, Iterable):
-            raise ParameterError(f"this takes a list of recordings, not {type(audios).__name__}")
+            raise ParameterError(
+                f"this takes a list of recordings, not {type(audios).__name__}", param="audios", value=audios
+            )
         return self._results(audios, self._checked(options), progress, on_info, on_segment)
 
     @shows_options(TranscriptionOptions)
@@ -164,10 +168,12 @@ class Transcriber(ClosesEngine):
         limits = self.engine.config.limits
         forced_alignment.check_text(text, limits)
         if not self.model.alignment_heads:
-            raise ParameterError("this model tells no times of words, so it cannot align a text; Whisper does")
+            message = "this model tells no times of words, so it cannot align a text; Whisper does"
+            raise ParameterError(message, param="model")
         for name in ("task", "target_language"):
             if name in options:
-                raise ParameterError(f"align has no {name}: the text is in the language that is spoken")
+                message = f"align has no {{{name}}}: the text is in the language that is spoken"
+                raise ParameterError(message, param=name)
         checked = self._checked({**options, "word_timestamps": True})
         checked.refuse_speakers()
         job = forced_alignment.align(self.model, audio, text, limits, checked)
@@ -199,7 +205,7 @@ class Transcriber(ClosesEngine):
         checked = self._options({**options, "language": None})
         checked.refuse_speakers()
         if not self.model.detects:
-            raise ParameterError(f"{self.model.why_it_detects_none}, so there is nothing to detect")
+            raise ParameterError(f"{self.model.why_it_detects_none}, so there is nothing to detect", param="model")
         self.model.check(checked)
 
         def features() -> Tensor:
@@ -300,7 +306,8 @@ def _in_order(
 def _refuse_several(audio: Any) -> None:
     """Raise ParameterError for a list of files where one recording is wanted."""
     if isinstance(audio, list | tuple) and isinstance(next(iter(audio), None), str | bytes | os.PathLike):
-        raise ParameterError("this takes one recording; for a list of them call transcribe_many")
+        message = "this takes one recording; for a list of them call transcribe_many"
+        raise ParameterError(message, param="audio", value=audio)
 
 
 def _is_one_recording(audios: Any) -> bool:

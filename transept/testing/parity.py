@@ -88,7 +88,8 @@ class Parity:
         self.tolerance = tolerance
         given = encoder_lengths if inputs is None else inputs
         if given is not None and len(given) < 2:
-            raise ParameterError("one input does not show whether outputs depend on it; give Parity several inputs")
+            message = "one input does not show whether outputs depend on it; give Parity several inputs"
+            raise ParameterError(message, param="encoder_lengths" if inputs is None else "inputs", value=given)
         self._given_inputs = inputs
         self._given_decoder_prompt = decoder_prompt
         self._encoder_lengths = encoder_lengths or (ENCODER_LENGTHS if device == "cpu" else GPU_ENCODER_LENGTHS)
@@ -124,7 +125,8 @@ class Parity:
         if not shape.encoder_takes_text:
             raise ParameterError(
                 f'the encoder of "{self.engine.spec.name}" takes no text; give Parity inputs=[(data, keywords), ...] '
-                "of what it takes"
+                "of what it takes",
+                param="inputs",
             )
         bound = shape.max_source_positions or max(self._encoder_lengths)
         return self._draw([min(length, bound) for length in self._encoder_lengths])
@@ -140,7 +142,9 @@ class Parity:
             if length <= len(first) or (bound is not None and length >= bound):
                 raise ParameterError(
                     f"prompt_lengths holds {length}; decoder prompts may have more than {len(first)} tokens, those of "
-                    f"decoder_prompt{f', and less than {bound}' if bound else ''}"
+                    f"decoder_prompt{f', and less than {bound}' if bound else ''}",
+                    param="prompt_lengths",
+                    value=self._prompt_lengths,
                 )
         return [first, *(first + ids for ids in self._draw([n - len(first) for n in self._prompt_lengths]))]
 

@@ -52,7 +52,9 @@ class DocumentEncoder:
         framing = len(self._encode(""))
         if limit <= framing:
             raise ParameterError(
-                f"{limit} encoder tokens leave no room for a document: its prefix and special tokens take {framing}"
+                f"{limit} encoder tokens leave no room for a document: its prefix and special tokens take {framing}",
+                param="max_source_tokens",
+                value=limit,
             )
 
     def __call__(self, document: str) -> EncodedDocument:
@@ -84,7 +86,8 @@ class DocumentEncoder:
             return EncodedDocument([tokens[: self.limit - len(self.after)] + self.after], truncated=True)
         raise PromptError(
             f"the document has {len(tokens)} tokens; this model reads {self.limit}. Cut its end off with "
-            "truncate=True, or split it at sentences with chunk=True"
+            "{truncate=True}, or split it at sentences with {chunk=True}",
+            others=("truncate", "chunk"),
         )
 
     def _encode(self, text: str) -> list[int]:

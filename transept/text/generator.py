@@ -72,7 +72,9 @@ class TextGenerator(ClosesEngine):
             call, what = ("read_text", "images") if self.engine.spec.vision else ("transcribe", "speech")
             raise UnsupportedModelError(
                 f'"{model}" is a "{self.engine.spec.name}" model, whose encoder takes no text; '
-                f"transept.{call} is for {what}"
+                f"transept.{call} is for {what}",
+                param="model",
+                value=model,
             )
         if self.engine.tokenizer is None:
             raise CheckpointError(f'"{model}" has no tokenizer; put its tokenizer.json beside the weights')

@@ -83,13 +83,16 @@ def _text_task(engine: Engine, task: Task, source: str | None, target: str | Non
     """Return the task as the model's family declares it."""
     spec = engine.spec.text or TextSpec()
     if task not in TASKS:
-        raise ParameterError(f"there is no task {task!r}.{suggest(str(task), TASKS)}")
+        message = f"there is no {{task}} {task!r}.{suggest(str(task), TASKS)}"
+        raise ParameterError(message, param="task", value=task)
     if task == "translate" and spec.translate is not None:
         return _asked(engine, task, source, target)
     if source is not None or target is not None:
         raise ParameterError(
-            f'{task} with a "{engine.spec.name}" model takes no source and no target: documents go in as they are. '
-            "Leave them out"
+            f'{task} with a "{engine.spec.name}" model takes no {{source}} and no {{target}}: documents go in as they '
+            "are. Leave them out",
+            param="target" if source is None else "source",
+            others=("source", "target"),
         )
     if task == "summarize" and spec.summarize is not None:
         return _asked(engine, task)

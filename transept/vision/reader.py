@@ -71,7 +71,8 @@ class VisionReader(ClosesEngine):
             can = "transept.transcribe is for speech" if spec.speech else "transept.generate is for text"
             if "image" in spec.input_mappers:
                 can = "its plugin declares no VisionSpec, so call Engine.generate"
-            raise UnsupportedModelError(f'"{model}" is a "{spec.name}" model, which reads no text in images; {can}')
+            message = f'"{model}" is a "{spec.name}" model, which reads no text in images; {can}'
+            raise UnsupportedModelError(message, param="model", value=model)
         if engine.tokenizer is None:
             raise CheckpointError(f'"{model}" has no tokenizer; put its tokenizer.json beside the weights')
         self.engine = engine
@@ -112,7 +113,9 @@ class VisionReader(ClosesEngine):
         if not are_several(images):
             raise ParameterError(
                 f"stream takes several images, and this is {type(images).__name__}: pass a list of them, or call read, "
-                "which takes one image, too"
+                "which takes one image, too",
+                param="images",
+                value=images,
             )
         return self._in_order(images, make_job(self.engine, options))
 
@@ -142,7 +145,9 @@ def are_several(images: Any) -> bool:
     if isinstance(images, Mapping):
         raise ParameterError(
             f"images came as {type(images).__name__}, whose keys are no images: pass a list of its images, such as "
-            "list(images.values())"
+            "list(images.values())",
+            param="images",
+            value=images,
         )
     if isinstance(images, str | bytes | bytearray | memoryview | os.PathLike) or hasattr(images, "read"):
         return False

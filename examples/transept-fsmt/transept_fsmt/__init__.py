@@ -45,7 +45,8 @@ def translate(view: CheckpointView, source: str | None, target: str | None) -> T
     languages = dict(zip(("source", "target"), view.config.langs, strict=True))
     for (name, own), asked in zip(languages.items(), (source, target), strict=True):
         if asked not in (None, own):
-            raise ParameterError(f"{name} is {own!r} in this model, not {asked!r}; it may be left out")
+            message = f"{{{name}}} is {own!r} in this model, not {asked!r}; it may be left out"
+            raise ParameterError(message, param=name, value=asked)
     return TextTask()
 
 

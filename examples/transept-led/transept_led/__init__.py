@@ -33,10 +33,12 @@ def global_attention(positions: Sequence[int] | None, token_ids: Sequence[int], 
     try:
         places = [operator.index(position) for position in (() if positions is None else positions)]
     except TypeError:
-        raise ParameterError(f"global_attention is a list of positions, such as [0], not {positions!r}") from None
+        message = f"global_attention is a list of positions, such as [0], not {positions!r}"
+        raise ParameterError(message, param="encoder_inputs", value=positions) from None
     for position in places:
         if not 0 <= position < len(token_ids):
-            raise ParameterError(f"global_attention has {position}; this text has tokens 0 to {len(token_ids) - 1}")
+            message = f"global_attention has {position}; this text has tokens 0 to {len(token_ids) - 1}"
+            raise ParameterError(message, param="encoder_inputs", value=positions)
         mask[position] = 1
     return mask
 

@@ -32,17 +32,23 @@ def translate(view: CheckpointView, source: str | None, target: str | None) -> T
         for name, asked in (("source", source), ("target", target)):
             if asked is not None and not hasattr(tokenizer, f"{name}_lang"):
                 raise ParameterError(
-                    f"this checkpoint's tokenizer does not say its languages, and {name} is {asked!r}; leave source "
-                    "and target out to translate as it was trained to"
+                    f"this checkpoint's tokenizer does not say its languages, and {{{name}}} is {asked!r}; leave "
+                    "{source} and {target} out to translate as it was trained to",
+                    param=name,
+                    value=asked,
+                    others=("source", "target"),
                 )
             own = getattr(tokenizer, f"{name}_lang", None)
             if None not in (asked, own) and asked != own:
-                raise ParameterError(f"{name} is {own!r} in this model, not {asked!r}; it may be left out")
+                message = f"{{{name}}} is {own!r} in this model, not {asked!r}; it may be left out"
+                raise ParameterError(message, param=name, value=asked)
         return TextTask()
     if target is None:
-        raise ParameterError(f"target is missing: this model translates to several languages.{suggest('', targets)}")
+        message = f"{{target}} is missing: this model translates to several languages.{suggest('', targets)}"
+        raise ParameterError(message, param="target")
     if target not in targets:
-        raise ParameterError(f"this model does not translate to {target!r}.{suggest(target, targets)}")
+        message = f"this model has no {{target}} {target!r}.{suggest(target, targets)}"
+        raise ParameterError(message, param="target", value=target)
     return TextTask(prefix=f">>{target}<< ")
 
 

@@ -41,8 +41,10 @@ def decoder_prompt(
     targets, written = target_languages(view), target_language or language
     if written is None:
         raise ParameterError(
-            "this model is told in which language to write; say target_language, or language where it is the one that "
-            f"is spoken: one of {', '.join(sorted(targets))}"
+            "this model is told in which language to write; say {target_language}, or {language} where it is the one "
+            f"that is spoken: one of {', '.join(sorted(targets))}",
+            param="target_language",
+            others=["language"],
         )
     return [*dec_prompt(view), targets[written]]
 

@@ -43,14 +43,18 @@ def decoder_prompt(
     targets, start = target_languages(view), dec_prompt(view)
     if not targets:
         if task != "transcribe":
-            raise ParameterError("this checkpoint writes the one language that it was trained for; leave task out")
+            message = "this checkpoint writes the one language that it was trained for; leave {task} out"
+            raise ParameterError(message, param="task", value=task)
         return start
     if language not in (None, "en"):
         raise ParameterError(
-            f"this checkpoint hears English only, not {language!r}; leave language out if it is spoken"
+            f"this checkpoint hears English only, not {language!r}; leave {{language}} out if it is spoken",
+            param="language",
+            value=language,
         )
     if target_language is None:
-        raise ParameterError(f"this checkpoint translates; say to which target_language: {', '.join(sorted(targets))}")
+        message = f"this checkpoint translates; say to which {{target_language}}: {', '.join(sorted(targets))}"
+        raise ParameterError(message, param="target_language")
     return [*start, targets[target_language]]
 
 

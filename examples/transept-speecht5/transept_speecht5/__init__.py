@@ -13,9 +13,11 @@ def decoder_prompt(
 ) -> list[int]:
     """The same. Raises ParameterError for a language or a task: there is no token to ask for one."""
     if language not in (None, "en"):
-        raise ParameterError(f"SpeechT5 hears English only, not {language!r}; leave language out if English is spoken")
+        message = f"SpeechT5 hears English only, not {language!r}; leave {{language}} out if English is spoken"
+        raise ParameterError(message, param="language", value=language)
     if task != "transcribe":
-        raise ParameterError(f"SpeechT5 writes down what it hears and cannot {task}; leave task out")
+        message = f"SpeechT5 writes down what it hears and cannot {task}; leave {{task}} out"
+        raise ParameterError(message, param="task", value=task)
     return dec_prompt(view)
 
 

@@ -77,7 +77,7 @@ def test_the_choice_is_told(options: dict[str, str], told: str, caplog: pytest.L
 
 @pytest.mark.parametrize("name", ["flash", "Torch", ""])
 def test_an_unknown_name_is_refused_with_the_known_ones(name: str) -> None:
-    with pytest.raises(ParameterError, match=f'no attention backend "{name}"; known: auto, .*torch'):
+    with pytest.raises(ParameterError, match=f"no attention_backend '{name}'; known: auto, .*torch"):
         select_backend(name, *MODEL)
 
 

@@ -199,7 +199,7 @@ def test_layers_that_cannot_be_told_are_an_error(encoder: Any, decoder: Any, num
 def test_more_stages_than_layers_are_an_error_that_says_what_fits() -> None:
     message = (
         r"pipeline_parallel_size=4 is more than this model has layers: 3 in the encoder, 2 in the decoder. It can be "
-        r"split by pipeline_parallel_size=1, 2"
+        r"split by pipeline_parallel_size 1, 2"
     )
     with pytest.raises(ParameterError, match=message):
         Engine(CHECKPOINT, device="cpu", pipeline_parallel_size=4)

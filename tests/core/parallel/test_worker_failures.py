@@ -477,7 +477,7 @@ def test_workers_go_with_the_process_that_started_them(tmp_path: Path, how: str)
 
 
 def test_sizes_that_do_not_fit_are_told_before_anything_starts() -> None:
-    with pytest.raises(ParameterError, match=r"tensor_parallel_size=3 does not divide .*tensor_parallel_size=1, 2, 4"):
+    with pytest.raises(ParameterError, match=r"tensor_parallel_size=3 does not divide .*tensor_parallel_size: 1, 2, 4"):
         Engine(CHECKPOINT, device="cpu", tensor_parallel_size=3)
     for size in (0, -1, 1.5, True):
         with pytest.raises(ParameterError, match="tensor_parallel_size must be an integer of at least 1"):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from transept.core.jobs.job import Job
 from transept.errors import MediaError, ParameterError, TranseptError, suggest
 from transept.option_names import refuse_unknown, refuses_unknown
+from transept.options import refusal
 from transept.speech.algorithms.decoding import compression_ratio, decode_window
 from transept.speech.algorithms.language import window_language
 from transept.speech.algorithms.prompt import window_prompt
@@ -60,7 +61,7 @@ class DecodingOptions:
     def checked(self) -> TranscriptionOptions:
         """The same as ours, with one attempt. Raises ParameterError."""
         if self.task not in TASKS:
-            raise ParameterError(f"task must be one of {', '.join(TASKS)}, not {self.task!r}")
+            raise refusal(self, f"{{task}} must be one of {', '.join(TASKS)}, not {self.task!r}")
         given = {RENAMED.get(each.name, each.name): getattr(self, each.name) for each in dataclasses.fields(self)}
         del given["fp16"]
         if given["max_initial_timestamp"] == 0:
@@ -97,7 +98,7 @@ def decode(model: Loaded, mel: Tensor, options: DecodingOptions | None = None, *
     refuse_unknown("DecodingOptions has no", changes, [each.name for each in dataclasses.fields(options)])
     options = dataclasses.replace(options, **changes)
     if options.task == "lang_id" and not model.transcriber.model.detects:
-        raise ParameterError(ONE_LANGUAGE)
+        raise refusal(options, ONE_LANGUAGE, "task")
     speech = model.transcriber.model
     heard = heard_as(speech, {"language": options.language, "task": options.task})
     checked = dataclasses.replace(options, **heard).checked()
@@ -114,7 +115,8 @@ def heard_as(speech: SpeechModel, asked: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     names, language = speech.spec.language_names, language_or_none("language", asked.get("language"))
     if names and language is not None and speech.language_code(language) not in names.values():
-        raise ParameterError(f"there is no language {language!r}.{suggest(language, names)}")
+        message = f"there is no {{language}} {language!r}.{suggest(language, names)}"
+        raise ParameterError(message, param="language", value=language)
     return {"language": None} | ({"task": "transcribe"} if asked.get("task") == "translate" else {})
 
 
@@ -132,7 +134,7 @@ def detect_language(model: Loaded, mel: Tensor, tokenizer: Any = None) -> tuple[
 
     speech = model.transcriber.model
     if not speech.detects:
-        raise ParameterError(ONE_LANGUAGE)
+        raise ParameterError(ONE_LANGUAGE, param="model")
     found = _of_each(model.transcriber, mel, lambda window: window_language(speech, window, TranscriptionOptions()))
     if isinstance(found, list):
         tokens = torch.tensor([speech.language_tokens[each.code] for each in found])

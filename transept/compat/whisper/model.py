@@ -97,7 +97,9 @@ class Whisper:
         wanted = torch.device(device)
         if (wanted.type, wanted.index or 0) != (self.device.type, self.device.index or 0):
             raise ParameterError(
-                f'this model runs on {self.device}; load_model(..., device="{wanted}") loads one there'
+                f'this model runs on {self.device}; load_model(..., device="{wanted}") loads one there',
+                param="device",
+                value=device,
             )
         return self
 

@@ -27,7 +27,8 @@ def get_writer(output_format: str, output_dir: str) -> Writer:
     """
     if output_format not in (*FORMATS, "all"):
         known = (*FORMATS, "all")
-        raise ParameterError(f"there is no format {output_format!r}.{suggest(str(output_format), known)}")
+        message = f"there is no format {output_format!r}.{suggest(str(output_format), known)}"
+        raise ParameterError(message, param="output_format", value=output_format)
     formats = FORMATS if output_format == "all" else (output_format,)
 
     def write(
@@ -65,7 +66,8 @@ def _cues(segments: Sequence[Segment], layout: SubtitleLayout, with_words: bool)
 def _segment(given: Mapping[str, Any]) -> Segment:
     """Make a segment from the four fields that writers read; users may have made the dict themselves."""
     if given["start"] < 0:
-        raise ParameterError(f"a timestamp is at least 0 seconds, not {given['start']}")
+        message = f"a timestamp is at least 0 seconds, not {given['start']}"
+        raise ParameterError(message, param="start", value=given["start"])
     words = given.get("words")
     timed = None if words is None else [Word(each["start"], each["end"], each["word"], 0.0) for each in words]
     return Segment(0, 0, given["start"], given["end"], given["text"], [], 0.0, 0.0, 0.0, 0.0, words=timed)

@@ -26,9 +26,8 @@ def check_parallel_sizes(described: ModelDescription, size: int, num_stages: int
         num_heads = described.shape.num_kv_heads
         fitting = [str(each) for each in range(1, num_heads + 1) if _reason_against(described, each, 1) is None]
         if str(size) not in fitting:
-            raise ParameterError(
-                f"{why}. All layers of this model can be split by tensor_parallel_size={', '.join(fitting)}"
-            )
+            message = f"{why.message}. All layers of this model can be split by {{tensor_parallel_size}}: "
+            raise ParameterError(message + ", ".join(fitting), param="tensor_parallel_size", value=size)
     if why is not None:
         raise why
 

@@ -23,6 +23,7 @@ from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.step import Encode, SequenceData, SequenceGroupMetadata, StepInput
 from transept.errors import CapacityError
 
+OF_A_STEP = ("max_num_seqs", "max_encoder_tokens", "max_decoder_tokens")  # options that bound a step
 UNBOUNDED_SOURCE = 1024  # tokens of an input or of an output, assumed if the model sets no bound
 
 
@@ -42,8 +43,9 @@ def cache_bytes(runner: ModelRunner, step: StepInput, utilization: float) -> int
             runner.compute(step).collect()
     except torch.cuda.OutOfMemoryError as error:
         raise CapacityError(
-            f"a step of {_described(step)} does not fit into the GPU's memory. Lower max_num_seqs, max_encoder_tokens "
-            f"or max_decoder_tokens ({str(error).partition(chr(10))[0]})"
+            f"a step of {_described(step)} does not fit into the GPU's memory. Lower {{max_num_seqs}}, "
+            f"{{max_encoder_tokens}} or {{max_decoder_tokens}} ({str(error).partition(chr(10))[0]})",
+            others=OF_A_STEP,
         ) from None
     torch.cuda.synchronize(device)
     peak = torch.cuda.max_memory_allocated(device)
@@ -56,8 +58,9 @@ def cache_bytes(runner: ModelRunner, step: StepInput, utilization: float) -> int
         raise CapacityError(
             f"nothing is left for the cache: of the GPU's {_gib(total)} a share of {utilization} may be used, other "
             f"programs hold {_gib(others)}, and a step of {_described(step)} takes {_gib(peak)} with the weights, "
-            f"CUDA graphs {_gib(recorded)} (enforce_eager does without). "
-            f"Raise gpu_memory_utilization, or lower max_num_seqs, max_encoder_tokens or max_decoder_tokens"
+            f"CUDA graphs {_gib(recorded)} ({{enforce_eager}} does without). Raise {{gpu_memory_utilization}}, or "
+            "lower {max_num_seqs}, {max_encoder_tokens} or {max_decoder_tokens}",
+            others=("enforce_eager", "gpu_memory_utilization", *OF_A_STEP),
         )
     return left
 

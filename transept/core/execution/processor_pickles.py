@@ -55,6 +55,7 @@ class _Unavailable:
 
     def __call__(self, logits: Tensor, rows: Any) -> None:
         raise ParameterError(
-            f"with several processes logits_processors must pickle, and these do not: {self._why}. Classes and "
-            "functions of a module that workers can import do; lambdas and local functions do not"
+            f"with several processes {{logits_processors}} must pickle, and these do not: {self._why}. Classes and "
+            "functions of a module that workers can import do; lambdas and local functions do not",
+            param="logits_processors",
         )

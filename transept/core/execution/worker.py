@@ -127,10 +127,11 @@ def _memory_for(what: str) -> Iterator[None]:
         refusal = error.__cause__ if isinstance(error, TranseptError) else error
         if not _is_of_memory(refusal):
             raise
-        remedy = "lower kv_cache_bytes or swap_bytes" if what == "the cache" else 'try quantization="int8"'
+        remedy = "lower {kv_cache_bytes} or {swap_bytes}" if what == "the cache" else "try {quantization='int8'}"
         reason = str(refusal).partition("\n")[0].rpartition("] ")[2] or type(refusal).__name__
         raise CapacityError(
-            f"there is too little memory for {what}: give the process more, or {remedy} ({reason})"
+            f"there is too little memory for {what}: give the process more, or {remedy} ({reason})",
+            others=("kv_cache_bytes", "swap_bytes", "quantization"),
         ) from error
 
 

@@ -25,6 +25,7 @@ from typing import Any, TypeAlias
 from transept.core.request.inputs import PreparedRequest
 from transept.core.request.prompts import Request
 from transept.errors import ParameterError, shown
+from transept.options import refusal
 
 Job: TypeAlias = Generator[Any, Any, Any]  # yields Submit | Wait | Offload | Gather | an event, returns its result
 
@@ -46,7 +47,7 @@ class Submit:
         given: Any = self.requests
         requests = tuple(given) if isinstance(given, Sequence) else (None,)
         if not all(isinstance(each, Request | PreparedRequest) for each in requests):
-            raise ParameterError(f"Submit takes a list of Requests, not {shown(given)}")
+            raise ParameterError(f"Submit takes a list of Requests, not {shown(given)}", param="requests", value=given)
         object.__setattr__(self, "requests", requests)  # a copy: the caller may change its list
 
 
@@ -63,7 +64,7 @@ class Offload:
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise ParameterError(f"Offload takes a function without arguments, not {shown(self.function)}")
+            raise refusal(self, f"Offload takes a function without arguments, not {shown(self.function)}", "function")
 
 
 @dataclass(frozen=True)
@@ -85,18 +86,22 @@ class Gather:
     def __post_init__(self) -> None:
         jobs: Any = self.jobs
         if not isinstance(jobs, Iterable):
-            raise ParameterError(f"Gather takes jobs, a list or what yields them, not {shown(jobs)}")
+            raise refusal(self, f"Gather takes jobs, a list or what yields them, not {shown(jobs)}", "jobs")
         if not (self.merge is None or callable(self.merge)):
-            raise ParameterError(f"Gather merges events with a function (number, event), not {shown(self.merge)}")
+            raise refusal(
+                self, f"Gather merges events with a function (number, event), not {shown(self.merge)}", "merge"
+            )
 
 
 def check_job(job: Any) -> None:
     """Raise ParameterError if an object is not a job, or has been started."""
     if not isinstance(job, Generator):
-        raise ParameterError(f"a job is a generator, such as `work()` of `def work(): yield ...`, not {shown(job)}")
+        message = f"a job is a generator, such as `work()` of `def work(): yield ...`, not {shown(job)}"
+        raise ParameterError(message, param="job", value=job)
     started = getattr(job, "gi_suspended", False) or getattr(job, "gi_running", False)
     if started or getattr(job, "gi_frame", job) is None:
-        raise ParameterError("a job runs once, and this one has been started, or closed, before")
+        message = "a job runs once, and this one has been started, or closed, before"
+        raise ParameterError(message, param="job", value=job)
 
 
 class Channel:

@@ -65,9 +65,12 @@ class JobRunner:
         """
         for name, bound in (("max_jobs", max_jobs), ("max_requests", 1 if max_requests is None else max_requests)):
             if isinstance(bound, bool) or not isinstance(bound, int) or bound < 1:
-                raise ParameterError(f"{name} must be an integer of at least 1, not {shown(bound)}")
+                message = f"{{{name}}} must be an integer of at least 1, not {shown(bound)}"
+                raise ParameterError(message, param=name, value=bound)
         if not isinstance(jobs, Iterable):
-            raise ParameterError(f"run takes jobs, a list or what yields them, not {shown(jobs)}")
+            raise ParameterError(
+                f"run takes jobs, a list or what yields them, not {shown(jobs)}", param="jobs", value=jobs
+            )
         self.check_queue()
         channel = Channel()
         remaining = enumerate(jobs)
@@ -94,7 +97,8 @@ class JobRunner:
         limit, waiting = self._max_queue_length, self._core.num_waiting
         if limit is not None and waiting >= limit:
             raise QueueFullError(
-                f"{waiting} requests wait already, and max_queue_length is {limit}: try later, or raise that limit"
+                f"{waiting} requests wait already, and {{max_queue_length}} is {limit}: try later, or raise that limit",
+                others=["max_queue_length"],
             )
 
     def submit(self, job: Job, channel: Channel | None = None, index: int = 0) -> Channel:
@@ -118,7 +122,8 @@ class JobRunner:
         while not channel.events:
             channel.expect()
             if channel.ended:
-                raise ParameterError("all jobs of this channel have ended, or were closed, and their events are read")
+                message = "all jobs of this channel have ended, or were closed, and their events are read"
+                raise ParameterError(message, param="channel")
             if channel.events:
                 break
             try:
@@ -294,4 +299,5 @@ class JobRunner:
 
 def _check_channel(channel: Any) -> None:
     if not isinstance(channel, Channel):
-        raise ParameterError(f"a channel is what submit returned, or a Channel(), not {shown(channel)}")
+        message = f"a channel is what submit returned, or a Channel(), not {shown(channel)}"
+        raise ParameterError(message, param="channel", value=channel)

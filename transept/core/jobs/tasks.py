@@ -204,7 +204,7 @@ class JobTasks:
         self._abort(task)  # a stream that the job has stopped reading
         if isinstance(event, Gather):
             if task.depth >= MAX_DEPTH:
-                raise ParameterError(f"jobs gather jobs at most {MAX_DEPTH} deep")
+                raise ParameterError(f"jobs gather jobs at most {MAX_DEPTH} deep", param="jobs")
             task.waiting_children, task.merge = iter(event.jobs), event.merge
             task.max_children = min(event.max_jobs or MAX_GATHERED, MAX_GATHERED)
             self._parents.append(task)

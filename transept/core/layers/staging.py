@@ -38,8 +38,10 @@ def check_stages(model: nn.Module, shape: ModelShape, count: int) -> None:
     encoder, decoder = (len(layers) for layers in layer_lists(model, shape.num_decoder_layers))
     if count > min(encoder, decoder):
         raise ParameterError(
-            f"pipeline_parallel_size={count} is more than this model has layers: {encoder} in the encoder, {decoder} "
-            f"in the decoder. It can be split by pipeline_parallel_size={_up_to(min(encoder, decoder))}"
+            f"{{pipeline_parallel_size=}} is more than this model has layers: {encoder} in the encoder, {decoder} "
+            f"in the decoder. It can be split by {{pipeline_parallel_size}} {_up_to(min(encoder, decoder))}",
+            param="pipeline_parallel_size",
+            value=count,
         )
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transept.errors import ParameterError, TranseptError, message_of
+from transept.options import refusal
 
 
 class ExchangeError(TranseptError):
@@ -67,7 +68,7 @@ class ParallelGroup:
 
     def __post_init__(self) -> None:
         if self.size < 1 or not 0 <= self.rank < self.size:
-            raise ParameterError(f"there is no rank {self.rank} in a group of {self.size}")
+            raise refusal(self, f"there is no {{rank}} {self.rank} in a group of {self.size}", "rank")
 
     def share(self, total: int, what: str) -> int:
         """Return each rank's share of `total` equal parts, such as heads.
@@ -76,8 +77,10 @@ class ParallelGroup:
         """
         if total % self.size:
             raise ParameterError(
-                f"tensor_parallel_size={self.size} does not divide a layer's {total} {what}, which these sizes do: "
-                f"{', '.join(str(size) for size in range(1, total + 1) if total % size == 0)}"
+                f"{{tensor_parallel_size=}} does not divide a layer's {total} {what}, which these sizes do: "
+                f"{', '.join(str(size) for size in range(1, total + 1) if total % size == 0)}",
+                param="tensor_parallel_size",
+                value=self.size,
             )
         return total // self.size
 

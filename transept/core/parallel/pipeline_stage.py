@@ -52,7 +52,7 @@ class PipelineStage:
 
     def __init__(self, index: int = 0, count: int = 1, links: Mapping[int, Link] | None = None) -> None:
         if count < 1 or not 0 <= index < count:
-            raise ParameterError(f"there is no stage {index} of {count}")
+            raise ParameterError(f"there is no stage {index} of {count}", param="index", value=index)
         self.index, self.count = index, count
         self.step = 0
         self._links = links or {}

@@ -15,7 +15,7 @@ from numbers import Integral
 from typing import Any
 
 from transept.core.request.sampling_params import SamplingParams
-from transept.errors import ParameterError
+from transept.options import refusal
 
 UNBOUNDED_MAX_TOKENS = 256  # of a model without a last position, whose generation config says nothing
 DEFAULT_TOP_K = 50  # transformers' default for a checkpoint that samples and has no top_k
@@ -126,7 +126,8 @@ def tokenize_bad_words(params: SamplingParams, tokenizer: Any | None) -> Samplin
     if not params.bad_words:
         return params
     if tokenizer is None:
-        raise ParameterError("bad_words need a tokenizer, which this checkpoint lacks; pass bad_words_ids")
+        message = "{bad_words} need a tokenizer, which this checkpoint lacks; pass {bad_words_ids}"
+        raise refusal(params, message)
     texts = [text for word in params.bad_words for text in (word, f" {word}")]
     runs = {tuple(tokenizer(text, add_special_tokens=False).input_ids): None for text in texts}
     words = (*(params.bad_words_ids or ()), *(run for run in runs if run))
@@ -146,11 +147,13 @@ def _temperature(params: SamplingParams, generation_config: Any) -> float:
     if temperature is None:
         sampled = bool(getattr(generation_config, "do_sample", False))
         temperature = float(getattr(generation_config, "temperature", None) or 1.0) if sampled else 0.0
-    if temperature == 0.0 and (params.top_k or (params.top_p or 1.0) < 1.0 or params.min_p or params.n > 1):
-        raise ParameterError(
-            "top_k, top_p, min_p and n > 1 need sampling, but this model decodes greedily by default; "
-            "set temperature above 0, such as temperature=1.0"
-        )
+    for name, neutral in (("top_k", 0), ("top_p", 1.0), ("min_p", 0.0), ("n", 1)):
+        if temperature == 0.0 and getattr(params, name) not in (None, neutral):
+            raise refusal(
+                params,
+                f"{{{name}=}} needs sampling, but this model decodes greedily by default; set {{temperature}} above 0, "
+                "such as {temperature=1.0}",
+            )
     return temperature
 
 
@@ -195,11 +198,11 @@ def _check_vocabulary(params: SamplingParams, vocab_size: int) -> None:
         "stop_token_ids": params.stop_token_ids,
     }
     if len({*given["suppress_tokens"], *given["begin_suppress_tokens"]}) >= vocab_size:  # type: ignore[misc]
-        raise ParameterError(
-            f"suppress_tokens and begin_suppress_tokens leave none of this model's {vocab_size} tokens"
-        )
+        message = f"{{suppress_tokens}} and {{begin_suppress_tokens}} leave none of this model's {vocab_size} tokens"
+        raise refusal(params, message)
     for name, tokens in given.items():
         if tokens and max(tokens) >= vocab_size:  # type: ignore[arg-type]
-            raise ParameterError(f"{name} holds {max(tokens)}; this model's token ids end at {vocab_size - 1}")  # type: ignore[arg-type]
+            most = max(tokens)  # type: ignore[arg-type]
+            raise refusal(params, f"{{{name}}} holds {most}; this model's token ids end at {vocab_size - 1}")
     if params.logprobs is not None and params.logprobs > vocab_size:
-        raise ParameterError(f"logprobs={params.logprobs} is more than the {vocab_size} tokens that this model has")
+        raise refusal(params, f"{{logprobs=}} is more than the {vocab_size} tokens that this model has")

@@ -14,11 +14,15 @@ from transept.core.request.preprocess import InputPreprocessor
 from transept.core.request.prompts import Request
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import CheckpointError, ParameterError, RequestFailedError, TranseptError
+from transept.options import refusal
 from transept.registry.plain_config import PlainConfig
 from transept.registry.special_tokens import config_token
 
-NOT_PARAMS = "sampling_params must be SamplingParams, not {}; of a dict, SamplingParams(**it) makes one"
-NO_GENERATION_CONFIG = "generation_config must be a GenerationConfig of transformers or a PlainConfig, not {}"
+
+def not_params(given: Any) -> ParameterError:
+    """Return the error of sampling_params that are none."""
+    message = f"must be SamplingParams, not {type(given).__name__}; of a dict, SamplingParams(**it) makes one"
+    return ParameterError(f"{{sampling_params}} {message}", param="sampling_params", value=given)
 
 
 class InputProcessor:
@@ -40,10 +44,15 @@ class InputProcessor:
         any other exception of a mapper or a tokenizer.
         """
         if not isinstance(request.sampling_params, SamplingParams | None):
-            raise ParameterError(NOT_PARAMS.format(type(request.sampling_params).__name__))
+            raise not_params(request.sampling_params)
         given = request.generation_config
         if not (given is None or isinstance(given, PlainConfig) or hasattr(given, "eos_token_id")):
-            raise ParameterError(NO_GENERATION_CONFIG.format(type(given).__name__))
+            raise ParameterError(
+                "{generation_config} must be a GenerationConfig of transformers or a PlainConfig, not "
+                f"{type(given).__name__}",
+                param="generation_config",
+                value=given,
+            )
         try:
             inputs = self.preprocess(request.prompt)
         except TranseptError:
@@ -81,11 +90,15 @@ class InputProcessor:
         if request.generation_config is not None:
             self.ignored_settings.tell(request.generation_config)
         if params.stop and tokenizer is None:
-            raise ParameterError("stop strings need a tokenizer, which this checkpoint lacks; pass stop_token_ids")
+            message = "{stop} strings need a tokenizer, which this checkpoint lacks; pass {stop_token_ids}"
+            raise refusal(params, message)
         params = tokenize_bad_words(params, tokenizer)
         if params.prompt_probe is not None:
             num_heads = shape.num_heads or shape.num_kv_heads
-            params.prompt_probe.check(len(prompt_token_ids), shape.vocab_size, shape.num_decoder_layers, num_heads)
+            try:
+                params.prompt_probe.check(len(prompt_token_ids), shape.vocab_size, shape.num_decoder_layers, num_heads)
+            except ParameterError as error:
+                raise error.renamed(lambda name: f"prompt_probe.{name}") from None
         return params
 
 
@@ -103,4 +116,4 @@ def _check_generation_config(generation_config: Any | None) -> None:
     try:
         check_generation_settings(settings, Path("generation_config"))
     except CheckpointError as error:
-        raise ParameterError(str(error)) from None
+        raise ParameterError(str(error), param="generation_config", value=generation_config) from None

@@ -56,8 +56,9 @@ class Limits(AudioLimits):
         limit = self.max_text_characters
         if limit is not None and len(text) > limit:
             raise PromptError(
-                f"{what} has {len(text)} characters, more than the {limit} of max_text_characters: split it, or raise "
-                "that limit"
+                f"{what} has {len(text)} characters, more than the {limit} of {{max_text_characters}}: split it, or "
+                "raise that limit",
+                others=["max_text_characters"],
             )
         if found := LONE_SURROGATE.search(text):
             raise PromptError(

@@ -98,19 +98,22 @@ class InputPreprocessor:
                     f"an explicit encoder/decoder prompt has no {key!r}.{suggest(str(key), _EXPLICIT_KEYS)}"
                 )
         if prompt.get("encoder_prompt") is None:
-            raise PromptError("encoder_prompt is missing; only decoder_prompt may be None")
+            raise PromptError("encoder_prompt is missing; only decoder_prompt may be None", param="encoder_prompt")
         encoder = _take_apart(prompt["encoder_prompt"])
         if encoder.data is not None and not encoder.empty and not self._is_prompted(encoder.data):
             raise PromptError(
                 f'encoder_prompt holds text beside multimodal data, and the encoder of "{self.spec.name}" models reads '
-                "no text beside it; put the text into decoder_prompt"
+                "no text beside it; put the text into decoder_prompt",
+                param="encoder_prompt",
             )
         given = prompt.get("decoder_prompt")
         decoder = None if given is None else _take_apart(given)
         if decoder is not None and decoder.data is not None:
-            raise PromptError("decoder_prompt holds multi_modal_data, which the encoder takes: move it there")
+            message = "decoder_prompt holds multi_modal_data, which the encoder takes: move it there"
+            raise PromptError(message, param="decoder_prompt")
         if decoder is not None and decoder.inputs:
-            raise PromptError("decoder_prompt holds encoder_inputs: move them to encoder_prompt")
+            message = "decoder_prompt holds encoder_inputs: move them to encoder_prompt"
+            raise PromptError(message, param="decoder_prompt")
         return encoder, decoder
 
     def _is_prompted(self, data: Mapping[str, Any]) -> bool:
@@ -134,7 +137,8 @@ class InputPreprocessor:
     def _multimodal_inputs(self, single: _Single, given: Mapping[str, Any]) -> EncoderInputs:
         """Of data, and of the text beside it where the encoder reads that."""
         if len(given) != 1:
-            raise PromptError(f"multi_modal_data holds {sorted(given)}; give exactly one modality")
+            message = f"multi_modal_data holds {sorted(given)}; give exactly one modality"
+            raise PromptError(message, param="multi_modal_data", value=given)
         ((modality, data),) = given.items()
         mapped = map_input(self.spec, self.view, modality, data, self._encoder_prompt(single))
         mapper = f'the "{modality}" mapper of {self.spec.known_as}'
@@ -187,29 +191,37 @@ class InputPreprocessor:
         if single is None:
             token_ids = call_prompt_rule(self.spec, "default_decoder_prompt", self.view)
         else:
-            given = self._token_ids(single, self.tokenizer, self.shape.vocab_size, add_special_tokens=False)
+            vocab_size = self.shape.vocab_size
+            try:
+                given = self._token_ids(single, self.tokenizer, vocab_size, add_special_tokens=False)
+            except PromptError as error:
+                error.param = "decoder_prompt"
+                raise
             token_ids = call_prompt_rule(self.spec, "prepare_decoder_prompt", given, self.view)
             text = single.text if token_ids == given else None  # the rule changed the tokens, so the text too
-            vocab_size = self.shape.vocab_size
             token: Any  # of a plugin's rule
             for token in token_ids:
                 if token is not None and not (isinstance(token, Integral) and 0 <= int(token) < vocab_size):
                     raise PromptError(
                         f'the decoder prompt rule of "{self.spec.name}" models gives {reprlib.repr(token_ids)}, where '
-                        f"token ids go from 0 to {vocab_size - 1}"
+                        f"token ids go from 0 to {vocab_size - 1}",
+                        param="decoder_prompt",
                     )
         if not token_ids:
-            raise PromptError(f'the decoder\'s prompt is empty; the rules of "{self.spec.name}" models leave no token')
+            message = f'the decoder\'s prompt is empty; the rules of "{self.spec.name}" models leave no token'
+            raise PromptError(message, param="decoder_prompt")
         if None in token_ids:
             raise PromptError(
                 "this checkpoint does not say how the decoder's prompt starts: its config lacks "
-                "decoder_start_token_id or bos_token_id; pass a decoder_prompt with all its tokens"
+                "decoder_start_token_id or bos_token_id; pass a decoder_prompt with all its tokens",
+                param="decoder_prompt",
             )
         limit = self.shape.max_target_positions
         if limit is not None and len(token_ids) >= limit:
             raise PromptError(
                 f"the decoder's prompt has {len(token_ids)} tokens; this model has {limit} positions for prompt and "
-                "output together: shorten it"
+                "output together: shorten it",
+                param="decoder_prompt",
             )
         return DecoderInputs(_text(text, token_ids, self.tokenizer), token_ids)
 
@@ -250,10 +262,12 @@ def _take_apart(prompt: Any) -> _Single:
     data = prompt.get("multi_modal_data")
     if data is not None and not isinstance(data, Mapping):
         kind = type(data).__name__
-        raise PromptError(f'multi_modal_data is {{modality: data}}, such as {{"audio": "talk.flac"}}, not a {kind}')
+        message = f'multi_modal_data is {{modality: data}}, such as {{"audio": "talk.flac"}}, not a {kind}'
+        raise PromptError(message, param="multi_modal_data", value=data)
     for modality in data or ():
         if not isinstance(modality, str):
-            raise PromptError(f'multi_modal_data names modalities, such as "audio"; {modality!r} is no name')
+            message = f'multi_modal_data names modalities, such as "audio"; {modality!r} is no name'
+            raise PromptError(message, param="multi_modal_data", value=data)
     data = data or None
     uuids = _uuids(prompt.get("multi_modal_uuids"), data)
     inputs = _inputs(prompt.get("encoder_inputs"), data)
@@ -266,21 +280,25 @@ def _take_apart(prompt: Any) -> _Single:
     value = prompt[given[0]]
     if given[0] == "prompt":
         if not isinstance(value, str):
-            raise PromptError(f"prompt must be a string, not {type(value).__name__}; token ids go into prompt_tokens")
+            message = f"prompt must be a string, not {type(value).__name__}; token ids go into prompt_tokens"
+            raise PromptError(message, param="prompt", value=value)
         return _Single(value, None, data, uuids, inputs)
     try:
         return _Single(None, [operator.index(token) for token in value], data, uuids, inputs)
     except TypeError:
-        raise PromptError(f"{given[0]} must be a list of token ids, not {reprlib.repr(value)}") from None
+        message = f"{given[0]} must be a list of token ids, not {reprlib.repr(value)}"
+        raise PromptError(message, param=given[0], value=value) from None
 
 
 def _inputs(given: Any, data: Mapping[str, Any] | None) -> Mapping[str, Any]:
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise PromptError(f"encoder_inputs is {{name: value}}, by the names of the family, not {reprlib.repr(given)}")
+        message = f"encoder_inputs is {{name: value}}, by the names of the family, not {reprlib.repr(given)}"
+        raise PromptError(message, param="encoder_inputs", value=given)
     if given and data is not None:
-        raise PromptError("encoder_inputs go with text that the encoder reads; this prompt holds multi_modal_data")
+        message = "encoder_inputs go with text that the encoder reads; this prompt holds multi_modal_data"
+        raise PromptError(message, param="encoder_inputs", value=given)
     return given
 
 
@@ -288,10 +306,12 @@ def _uuids(given: Any, data: Mapping[str, Any] | None) -> Mapping[str, str]:
     if given is None:
         return {}
     if not isinstance(given, Mapping) or any(not isinstance(name, str) or not name for name in given.values()):
-        raise PromptError('multi_modal_uuids is {modality: a name of yours for its data}, such as {"audio": "talk-1"}')
+        message = 'multi_modal_uuids is {modality: a name of yours for its data}, such as {"audio": "talk-1"}'
+        raise PromptError(message, param="multi_modal_uuids", value=given)
     for modality in given:
         if modality not in (data or {}):
-            raise PromptError(f"multi_modal_uuids names {modality!r}, of which multi_modal_data holds nothing")
+            message = f"multi_modal_uuids names {modality!r}, of which multi_modal_data holds nothing"
+            raise PromptError(message, param="multi_modal_uuids", value=given)
     return given
 
 

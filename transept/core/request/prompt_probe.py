@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING
 
-from transept.errors import ParameterError
 from transept.option_names import refuses_unknown
+from transept.options import refusal
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,37 +44,38 @@ class PromptProbe:
             try:
                 pairs = tuple((operator.index(first), operator.index(second)) for first, second in given)
             except (TypeError, ValueError):
-                raise ParameterError(f"prompt_probe: {name} must be pairs of integers, not {given!r}") from None
+                raise refusal(self, f"{{{name}}} must be pairs of integers, not {given!r}") from None
             object.__setattr__(self, name, pairs)
         try:
             beyond = tuple(operator.index(token) for token in self.beyond_limit)
         except TypeError:
-            raise ParameterError(f"prompt_probe: beyond_limit must be token ids, not {self.beyond_limit!r}") from None
+            message = f"{{beyond_limit}} must be token ids, not {self.beyond_limit!r}"
+            raise refusal(self, message) from None
         object.__setattr__(self, "beyond_limit", beyond)
         if isinstance(self.vocab_limit, bool) or not isinstance(self.vocab_limit, Integral | None):
-            raise ParameterError(f"prompt_probe: vocab_limit must be an integer, not {self.vocab_limit!r}")
+            raise refusal(self, f"{{vocab_limit}} must be an integer, not {self.vocab_limit!r}")
 
     def check(self, prompt_length: int, vocab_size: int, num_layers: int, num_heads: int) -> None:
         """Raise ParameterError unless all that is asked for exists."""
         limit = vocab_size if self.vocab_limit is None else self.vocab_limit
         if not 0 < limit <= vocab_size:
-            raise ParameterError(f"prompt_probe: vocab_limit={limit}; this model has {vocab_size} tokens")
+            raise refusal(self, f"{{vocab_limit=}}, but this model has {vocab_size} tokens")
         if outside := [token for token in self.beyond_limit if not limit <= token < vocab_size]:
-            raise ParameterError(
-                f"prompt_probe: beyond_limit holds {outside[0]}; its token ids go from {limit} to {vocab_size - 1}"
-            )
+            message = f"{{beyond_limit}} holds {outside[0]}; its token ids go from {limit} to {vocab_size - 1}"
+            raise refusal(self, message)
         for position, token in self.logprobs:
             if not 0 <= position < prompt_length:
-                raise ParameterError(
-                    f"prompt_probe: position {position} of a decoder prompt with {prompt_length} tokens"
-                )
+                message = f"{{logprobs}} asks for position {position} of a decoder prompt with {prompt_length} tokens"
+                raise refusal(self, message)
             if not 0 <= token < limit and token not in self.beyond_limit:
-                raise ParameterError(f"prompt_probe: token id {token}; those asked for lie in 0 to {limit - 1}")
+                message = f"{{logprobs}} asks for token id {token}; those asked for lie in 0 to {limit - 1}"
+                raise refusal(self, message)
         for layer, head in self.cross_attention_heads:
             if not (0 <= layer < num_layers and 0 <= head < num_heads):
-                raise ParameterError(
-                    f"prompt_probe: head {head} of layer {layer}; this decoder has {num_layers} layers of {num_heads} "
-                    "heads, both counted from 0"
+                raise refusal(
+                    self,
+                    f"{{cross_attention_heads}} asks for head {head} of layer {layer}; this decoder has {num_layers} "
+                    f"layers of {num_heads} heads, both counted from 0",
                 )
 
 

@@ -14,7 +14,6 @@ from typing import Annotated, Literal
 from transept.core.request import sampling_values as values
 from transept.core.request.prompt_probe import PromptProbe
 from transept.core.request.sampling_values import LogitsProcessor as LogitsProcessor
-from transept.errors import ParameterError
 from transept.options import (
     MAX_INTEGER,
     MAX_LENGTH_PENALTY,
@@ -23,6 +22,7 @@ from transept.options import (
     MAX_TEMPERATURE,
     Option,
     declares_options,
+    refusal,
     take_options,
 )
 
@@ -297,45 +297,46 @@ class SamplingParams:
 
     def _check_contradictions(self) -> None:
         if self.max_tokens is not None and (self.min_tokens or 0) > self.max_tokens:
-            raise ParameterError(f"min_tokens={self.min_tokens} is over max_tokens={self.max_tokens}")
+            raise refusal(self, "{min_tokens=} is over {max_tokens=}")
         if self.stop and not self.detokenize:
-            raise ParameterError(
-                "stop strings are looked for in the text; leave detokenize True, or use stop_token_ids"
-            )
+            message = "{stop} strings are looked for in the text; leave {detokenize} True, or use {stop_token_ids}"
+            raise refusal(self, message)
         if self.beam_search:
             self._check_beam_search()
         elif self.num_beams is not None and (self.num_return_sequences or 1) > 1:
-            raise ParameterError(
-                f"num_return_sequences={self.num_return_sequences} needs a beam search of at least that width; "
-                f"set num_beams, or draw samples with n={self.num_return_sequences}"
-            )
+            advice = f"set {{num_beams}}, or draw samples with {{n={self.num_return_sequences}}}"
+            raise refusal(self, "{num_return_sequences=} needs a beam search that wide; " + advice)
         if self.temperature == 0.0 or self.beam_search:
-            why, advice = "temperature=0 is greedy", "set temperature above 0 to sample"
+            why, advice = "{temperature=} is greedy", "set {temperature} above 0 to sample"
             if self.beam_search:
-                why, advice = f"num_beams={self.num_beams} does not sample", "leave it out, or sample with num_beams=1"
+                why, advice = "{num_beams=} does not sample", "leave it out, or sample with {num_beams=1}"
             for name, neutral in (("n", 1), ("top_k", 0), ("top_p", 1.0), ("min_p", 0.0)):
-                if (value := getattr(self, name)) not in (None, neutral):
-                    raise ParameterError(f"{why}, so {name}={value} has no meaning; {advice}")
+                if getattr(self, name) not in (None, neutral):
+                    raise refusal(self, f"{why}, so {{{name}=}} has no meaning; {advice}", name)
         self._check_allowed()
 
     def _check_beam_search(self) -> None:
-        width = f"num_beams={self.num_beams}"
         if self.temperature:
-            raise ParameterError(
-                f"{width} searches without chance, so temperature={self.temperature} has no meaning; "
-                "set num_beams=1 to sample, or temperature=0"
+            raise refusal(
+                self,
+                "{num_beams=} searches without chance, so {temperature=} has no meaning; set {num_beams=1} to "
+                "sample, or {temperature=0}",
+                "temperature",
             )
         if self.n > 1:
-            raise ParameterError(f"n counts samples; for {self.n} hypotheses of {width} set num_return_sequences")
+            message = f"{{n}} counts samples; for {self.n} hypotheses of {{num_beams=}} set {{num_return_sequences}}"
+            raise refusal(self, message)
         if (self.num_return_sequences or 1) > (self.num_beams or 1):
-            raise ParameterError(f"num_return_sequences={self.num_return_sequences} is over {width}")
+            raise refusal(self, "{num_return_sequences=} is over {num_beams=}")
         if (self.num_return_sequences or 1) > self.num_hypotheses:
-            raise ParameterError(
-                f"patience={self.patience} ends a search of {width} with {self.num_hypotheses} hypotheses, and "
-                f"num_return_sequences={self.num_return_sequences} are asked for; set patience=1, or ask for fewer"
+            raise refusal(
+                self,
+                f"{{patience=}} ends a search of {{num_beams=}} with {self.num_hypotheses} hypotheses, and "
+                "{num_return_sequences=} are asked for; set {patience=1}, or ask for fewer",
             )
         if self.stop:
-            raise ParameterError(f"stop strings do not go with {width}; use stop_token_ids, or num_beams=1")
+            message = "{stop} strings do not go with {num_beams=}; use {stop_token_ids}, or {num_beams=1}"
+            raise refusal(self, message)
 
     def _check_allowed(self) -> None:
         """Raise ParameterError unless something is left to draw at every position."""
@@ -343,8 +344,7 @@ class SamplingParams:
             return
         left = {*self.allowed_token_ids}.difference(self.suppress_tokens or (), self.begin_suppress_tokens or ())
         if not left:
-            raise ParameterError("allowed_token_ids leaves no token: it is empty or all of it is suppressed")
+            raise refusal(self, "{allowed_token_ids} leaves no token: it is empty or all of it is suppressed")
         if self.min_tokens and not left.difference(self.stop_token_ids, self.eos_token_ids or ()):
-            raise ParameterError(
-                "allowed_token_ids leaves only tokens that end the output, and min_tokens forbids them"
-            )
+            message = "{allowed_token_ids} leaves only tokens that end the output, and {min_tokens} forbids them"
+            raise refusal(self, message)

@@ -10,6 +10,7 @@ from typing import Any
 
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import ParameterError
+from transept.options import refusal
 
 INSTEAD = "Engine.generate, and over HTTP /v1/completions"
 # Options of SamplingParams whose results a single text cannot hold, with the advice in their error.
@@ -27,10 +28,13 @@ def params_of_single_text(what: str, sampling: Mapping[str, Any]) -> SamplingPar
     """
     for name, asked in WITHOUT_RESULT.items():
         if sampling.get(name) is not None:
-            raise ParameterError(f"{name} has no effect here, because {what} gets only a text; for {asked}")
+            message = f"{{{name}}} has no effect here, because {what} gets only a text; for {asked}"
+            raise ParameterError(message, param=name, value=sampling[name])
     params = SamplingParams(**sampling)
-    if params.n > 1 or (params.num_return_sequences or 1) > 1:
-        raise ParameterError(f"{what} gets one text; for several samples or hypotheses call {INSTEAD}")
+    for name, several in (("n", "samples"), ("num_return_sequences", "hypotheses")):
+        if (getattr(params, name) or 1) > 1:
+            raise refusal(params, f"{{{name}=}}, but {what} gets one text; for several {several} call {INSTEAD}")
     if not params.detokenize:
-        raise ParameterError(f"detokenize=False leaves {what} without a text; for token ids call Engine.generate")
+        message = f"{{detokenize=}} leaves {what} without a text; for token ids call Engine.generate"
+        raise refusal(params, message)
     return params

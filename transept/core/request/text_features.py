@@ -27,7 +27,8 @@ def map_text_features(
     known = spec.encoder_inputs
     for name in given:
         if name not in known:
-            raise PromptError(f'encoder_inputs: "{spec.name}" models have no {name!r}.{suggest(str(name), known)}')
+            message = f'{{encoder_inputs}}: "{spec.name}" models have no {name!r}.{suggest(str(name), known)}'
+            raise PromptError(message, param="encoder_inputs", value=given)
     features = {}
     for name, function in known.items():
         what = f'encoder_inputs["{name}"]'

@@ -5,7 +5,8 @@ from __future__ import annotations
 from transept.core.config import SchedulerConfig
 from transept.core.scheduling.block_manager import BlockSpaceManager
 from transept.core.scheduling.sequence_group import SequenceGroup
-from transept.errors import CapacityError, ParameterError
+from transept.errors import CapacityError
+from transept.options import refusal
 
 
 def refuse_oversized(group: SequenceGroup, config: SchedulerConfig, manager: BlockSpaceManager) -> None:
@@ -16,8 +17,8 @@ def refuse_oversized(group: SequenceGroup, config: SchedulerConfig, manager: Blo
     """
     params = group.sampling_params
     if params.max_tokens is None:
-        raise ParameterError(f"request {group.request_id!r} has no max_tokens; complete its SamplingParams first")
-    samples = group.max_num_seqs
+        raise refusal(params, "the request has no {max_tokens}; complete its SamplingParams first")
+    samples, width = group.max_num_seqs, "num_beams" if params.beam_search else "n"
     prompt_tokens = max(len(seq.prompt_token_ids) for seq in group.seqs)
     length = prompt_tokens + params.max_tokens
     encoder_tokens = group.encoder_seq.num_tokens
@@ -25,18 +26,22 @@ def refuse_oversized(group: SequenceGroup, config: SchedulerConfig, manager: Blo
     num_blocks = cross_blocks + samples * self_blocks
     decoder_side = f"{samples} sequence(s) of {prompt_tokens} prompt + {params.max_tokens} new tokens"
     if samples > config.max_num_seqs:
-        problem = f"needs {samples} sequences at a time, but max_num_seqs is {config.max_num_seqs}"
-        remedy = f"Raise max_num_seqs to {samples}, or lower n or num_beams."
+        blamed: str | None = width
+        problem = f"needs {samples} sequences at a time, but {{max_num_seqs}} is {config.max_num_seqs}"
+        remedy = f"Raise {{max_num_seqs}} to {samples}, or lower {{{width}}}."
     elif encoder_tokens > config.max_encoder_tokens:
-        problem = f"has {encoder_tokens} encoder tokens, but max_encoder_tokens is {config.max_encoder_tokens}"
-        remedy = f"Raise max_encoder_tokens to {encoder_tokens}, or shorten the encoder prompt."
+        blamed = None
+        problem = f"has {encoder_tokens} encoder tokens, but {{max_encoder_tokens}} is {config.max_encoder_tokens}"
+        remedy = f"Raise {{max_encoder_tokens}} to {encoder_tokens}, or shorten the encoder prompt."
     elif samples * length > config.max_decoder_tokens:
+        blamed = "max_tokens"
         problem = (
             f"may need {samples * length} decoder tokens in one step ({decoder_side}, if it is recomputed), "
-            f"but max_decoder_tokens is {config.max_decoder_tokens}"
+            f"but {{max_decoder_tokens}} is {config.max_decoder_tokens}"
         )
-        remedy = f"Raise max_decoder_tokens to {samples * length}, or lower max_tokens, n or num_beams."
+        remedy = f"Raise {{max_decoder_tokens}} to {samples * length}, or lower {{max_tokens}} or {{{width}}}."
     elif num_blocks > manager.num_device_blocks:
+        blamed = "max_tokens"
         problem = (
             f"may need {num_blocks} cache blocks of {manager.block_size} tokens ({cross_blocks} for "
             f"{encoder_tokens} encoder tokens, {samples * self_blocks} for {decoder_side}), "
@@ -44,8 +49,10 @@ def refuse_oversized(group: SequenceGroup, config: SchedulerConfig, manager: Blo
         )
         factor = f"{num_blocks / manager.num_device_blocks:.2f} times" if manager.num_device_blocks else "above 0"
         remedy = (
-            f"Raise kv_cache_bytes ({factor} as much), or lower max_tokens, n or num_beams, or shorten the prompts."
+            f"Raise {{kv_cache_bytes}} ({factor} as much), or lower {{max_tokens}} or {{{width}}}, or shorten the "
+            "prompts."
         )
     else:
         return
-    raise CapacityError(f"request {group.request_id!r} {problem}. {remedy}")
+    budgets = ("max_num_seqs", "max_encoder_tokens", "max_decoder_tokens", "kv_cache_bytes", "max_tokens", width)
+    raise CapacityError(f"the request {problem}. {remedy}", param=blamed, others=budgets)

@@ -29,7 +29,8 @@ _ARRIVAL = attrgetter("arrival")
 
 def id_in_use(request_id: str) -> ParameterError:
     """The error of a request whose id another one has."""
-    return ParameterError(f"request id {request_id!r} is in use; give every request an id of its own")
+    message = f"{{request_id}} {request_id!r} is in use; give every request an id of its own"
+    return ParameterError(message, param="request_id", value=request_id)
 
 
 def forget_pending(seqs: Iterable[Sequence]) -> None:

@@ -23,25 +23,27 @@ def refuse_to_translate(view: CheckpointView, source: str | None, target: str | 
     """Raises UnsupportedTaskError: these families are of one language."""
     raise UnsupportedTaskError(
         f'"{view.config.model_type}" models do not translate. This one summarizes, or writes whatever else it was '
-        "trained for: call summarize or generate, or take an NLLB, mBART, Marian or T5 model"
+        "trained for: call summarize or generate, or take an NLLB, mBART, Marian or T5 model",
+        param="model",
     )
 
 
 def refuse_to_summarize(view: CheckpointView) -> TextTask:
     """Raise UnsupportedTaskError: M2M100 and NLLB were trained only to translate."""
     raise UnsupportedTaskError(
-        "this model translates, and does not summarize. Call translate, or take a BART, Pegasus or T5 model"
+        "this model translates, and does not summarize. Call translate, or take a BART, Pegasus or T5 model",
+        param="model",
     )
 
 
 def refuse_to_summarize_a_chat(view: CheckpointView) -> TextTask:
     """Raises UnsupportedTaskError: BlenderbotSmall replies."""
-    raise UnsupportedTaskError(REPLIES)
+    raise UnsupportedTaskError(REPLIES, param="model")
 
 
 def refuse_to_translate_a_chat(view: CheckpointView, source: str | None, target: str | None) -> TextTask:
     """Raises UnsupportedTaskError: BlenderbotSmall replies."""
-    raise UnsupportedTaskError(REPLIES)
+    raise UnsupportedTaskError(REPLIES, param="model")
 
 
 def translate_mbart(view: CheckpointView, source: str | None, target: str | None) -> TextTask:
@@ -77,10 +79,11 @@ def _translate(view: CheckpointView, source: str | None, target: str | None, *, 
     tokenizer = view.tokenizer
     codes = _codes(tokenizer)
     if source is None:
-        raise ParameterError(f"source is missing: the language of the documents.{suggest('', codes)}")
-    source_code = _code(source, codes)
+        message = f"{{source}} is missing: the language of the documents.{suggest('', codes)}"
+        raise ParameterError(message, param="source")
+    source_code = _code("source", source, codes)
     before, after = _marked_by(tokenizer, codes, source_code, view.config, starts_with_code)
-    target_code = _only_target(view, codes, starts_with_code) if target is None else _code(target, codes)
+    target_code = _only_target(view, codes, starts_with_code) if target is None else _code("target", target, codes)
     target_id = codes[target_code]
     return TextTask(
         f"translation_{_short(source_code)}_to_{_short(target_code)}",
@@ -130,7 +133,8 @@ def _codes(tokenizer: Any) -> dict[str, int]:
     if not codes:
         raise UnsupportedTaskError(
             f"this checkpoint's {type(tokenizer).__name__} has no language codes: call generate, which takes documents "
-            "as they are"
+            "as they are",
+            param="model",
         )
     return codes
 
@@ -147,13 +151,15 @@ def _named_codes(tokenizer: Any) -> dict[str, int]:
     return {match[match.lastindex or 0]: token for name, token in in_order if (match := ANY_CODE.fullmatch(name))}
 
 
-def _code(language: str, codes: dict[str, int]) -> str:
-    """``"ro_RO"`` for itself and for ``"ro"``."""
+def _code(param: str, language: str, codes: dict[str, int]) -> str:
+    """``"ro_RO"`` for itself and for ``"ro"``. param: the option that names the language."""
     fitting = [code for code in codes if language.casefold() in (code.casefold(), _short(code))]
     if len(fitting) > 1:
-        raise ParameterError(f"this model has {language!r} in several scripts; choose one: {', '.join(fitting)}")
+        message = f"this model has {language!r} in several scripts; choose one as {{{param}}}: {', '.join(fitting)}"
+        raise ParameterError(message, param=param, value=language)
     if not fitting:
-        raise ParameterError(f"this model has no language {language!r}.{suggest(language, codes)}")
+        message = f"this model has no language {language!r} as {{{param}}}.{suggest(language, codes)}"
+        raise ParameterError(message, param=param, value=language)
     return fitting[0]
 
 
@@ -167,4 +173,5 @@ def _only_target(view: CheckpointView, codes: dict[str, int], starts_with_code: 
     for code, token_id in codes.items():
         if token_id == token:
             return code
-    raise ParameterError(f"target is missing: the language to translate to.{suggest('', codes)}")
+    message = f"{{target}} is missing: the language to translate to.{suggest('', codes)}"
+    raise ParameterError(message, param="target")

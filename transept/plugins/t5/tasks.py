@@ -17,7 +17,7 @@ _TARGET = re.compile(r"<2(\w+)>")
 def summarize(view: CheckpointView) -> TextTask:
     """Return T5's prefix, unless the checkpoint's config has its own. Raises UnsupportedTaskError for MADLAD-400."""
     if _marks(view, "en"):
-        raise UnsupportedTaskError(TRANSLATES)
+        raise UnsupportedTaskError(TRANSLATES, param="model")
     return TextTask("summarization", prefix="summarize: ")
 
 
@@ -28,7 +28,7 @@ def summarize_plainly(view: CheckpointView) -> TextTask:
     """
     named = getattr(view.config, "task_specific_params", None) or {}
     if _named_translations(view.config) and "summarization" not in named:
-        raise UnsupportedTaskError(TRANSLATES)
+        raise UnsupportedTaskError(TRANSLATES, param="model")
     return TextTask("summarization")
 
 
@@ -60,7 +60,10 @@ def translate_multilingual(view: CheckpointView, source: str | None, target: str
     if not named:
         raise ParameterError(
             'this checkpoint names no languages (no "translation_en_to_de" or the like in its config.json\'s '
-            "task_specific_params): leave source and target out, and put into the document what the model needs"
+            "task_specific_params): leave {source} and {target} out, and put into the document what the model needs",
+            param="target" if source is None else "source",
+            value=target or source,
+            others=("source", "target"),
         )
     return _choose(source, target, named)
 
@@ -89,6 +92,7 @@ def _named_translations(config: Any) -> list[tuple[str, str]]:
 
 def _choose(source: str | None, target: str | None, *choices: list[tuple[str, str]]) -> TextTask:
     """The translation that fits what the user named, in the first of the lists in which one does."""
+    given = {"source": source, "target": target}
     asked = (source and _code(source), target and _code(target))
     for pairs in choices:
         fitting = [
@@ -99,13 +103,12 @@ def _choose(source: str | None, target: str | None, *choices: list[tuple[str, st
             prefix = f"translate {LANGUAGES[x]} to {LANGUAGES[y]}: " if {x, y} <= LANGUAGES.keys() else ""
             return TextTask(f"translation_{x}_to_{y}", prefix=prefix)
         if fitting:
-            raise ParameterError(
-                f"source={source!r}, target={target!r} fits several translations; name both: {_list(fitting)}"
-            )
-    raise ParameterError(
-        f"this model makes no translation with source={source!r}, target={target!r}. It makes: "
-        + _list(choices[-1] or choices[0])
-    )
+            message = f"{{source=}}, {{target=}} fits several translations; name both: {_list(fitting)}"
+            raise ParameterError(message, param="source" if source is None else "target", others=given)
+    known = choices[-1] or choices[0]
+    wrong = "source" if target is None or asked[0] not in (None, *(x.casefold() for x, _ in known)) else "target"
+    message = f"this model makes no translation with {{source=}}, {{target=}}. It makes: {_list(known)}"
+    raise ParameterError(message, param=wrong, value=given[wrong], others=given)
 
 
 def _list(pairs: list[tuple[str, str]]) -> str:

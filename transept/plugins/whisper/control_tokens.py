@@ -205,20 +205,25 @@ def decoder_prompt(
     """
     tokens = tokens_of(view)
     if task not in ("transcribe", "translate"):
-        raise ParameterError(f'task must be "transcribe" or "translate", not {task!r}')
+        message = f'{{task}} must be "transcribe" or "translate", not {task!r}'
+        raise ParameterError(message, param="task", value=task)
     prompt = [tokens.start_of_transcript]
     if tokens.multilingual:
         code = language or "en"
         if code not in tokens.languages:
-            raise ParameterError(f"this checkpoint has no language {code!r}.{suggest(code, list(tokens.languages))}")
+            message = f"this checkpoint has no {{language}} {code!r}.{suggest(code, list(tokens.languages))}"
+            raise ParameterError(message, param="language", value=language)
         prompt += [tokens.languages[code], tokens.translate if task == "translate" else tokens.transcribe]
     elif language not in (None, "en"):
         use = "use a multilingual one, or " if language in LANGUAGES else ""
         raise ParameterError(
-            f"this checkpoint knows English only, not {language!r}; {use}leave language out if English is spoken"
+            f"this checkpoint knows English only, not {language!r}; {use}leave {{language}} out if English is spoken",
+            param="language",
+            value=language,
         )
     elif task == "translate":
-        raise ParameterError("this checkpoint knows English only and cannot translate; use a multilingual one")
+        message = "this checkpoint knows English only and has no {task=}; use a multilingual one"
+        raise ParameterError(message, param="task", value=task)
     return prompt if timestamps else [*prompt, tokens.no_timestamps]
 
 

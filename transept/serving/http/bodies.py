@@ -19,7 +19,6 @@ MAX_JSON_BYTES = 8 << 20  # twice the Bible; split a larger text into several do
 MAX_DEPTH = 32  # of lists and objects within one another
 NOT_OVER_HTTP = {"logits_processors", "prompt_probe", "detokenize"}  # Python objects, and what leaves no text
 OPENAI_TEMPERATURE = 1.0  # the default of OpenAI's API
-NEVER_BLAMED = {"model", "prompt", "input", "stream", "n"}
 FILTERS = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}  # sampling filters, each with the value that turns it off
 SAMPLING_FIELDS = tuple(field.name for field in dataclasses.fields(SamplingParams) if field.name not in NOT_OVER_HTTP)
 
@@ -45,8 +44,7 @@ async def read_json(
     try:
         refuse_unknown("there is no field", given, known)
     except ParameterError as error:
-        name = next(name for name in given if name not in known)
-        raise ApiError(400, str(error), param=name[:100], code="unknown_field") from None
+        raise ApiError(400, str(error), param=error.param, code="unknown_field") from None
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -69,11 +67,6 @@ def parse(body: bytes) -> dict[str, Any]:
         raise _invalid(f"the body must be a JSON object, not {as_json(given)}")
     _check_depth(given)
     return given
-
-
-def options_in(body: dict[str, Any]) -> dict[str, Any]:
-    """The fields that an error's message may blame: not those whose names are words of any message."""
-    return {name: value for name, value in body.items() if name not in NEVER_BLAMED}
 
 
 def truth(body: dict[str, Any], name: str) -> bool:

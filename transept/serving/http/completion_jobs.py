@@ -70,7 +70,7 @@ def _prepared(engine: Engine, prompts: Sequence[Prompt], params: SamplingParams)
         except TranseptError as error:
             if len(prompts) == 1:
                 raise
-            raise type(error)(f"prompt[{index}]: {error}") from error
+            raise error.at(f"prompt[{index}]", param=f"prompt[{index}]") from error
     return requests
 
 

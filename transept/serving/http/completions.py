@@ -5,7 +5,6 @@ The decoder writes a new text, so there is nothing to echo and no suffix to writ
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
@@ -33,7 +32,6 @@ FIELDS = (*OWN_FIELDS, *bodies.SAMPLING_FIELDS)
 MAX_CHOICES = 128  # of one request, those among which the best are chosen counted
 MAX_LOGPROBS = 20
 HYPOTHESES = "num_return_sequences"  # what n is to a beam search; either may be sent
-NUMBERED_PROMPT = re.compile(r"prompt\[\d+\](?=: )")  # how messages of `completion_jobs` begin for several prompts
 PROMPTS = "a text, a list of texts, a list of token ids, or a list of such lists"
 
 
@@ -87,7 +85,7 @@ async def completions(request: Request) -> Response:
         assert model.text is not None
         request.state.log = {"model": model.name}
         engine = model.text.generator.engine
-        answer = Answer(f"cmpl-{request.state.request_id}", model.name, body, asked, engine.tokenizer)
+        answer = Answer(f"cmpl-{request.state.request_id}", model.name, asked, engine.tokenizer)
         events = ticket.run(complete(engine, asked.prompts, asked.params, asked.stream))
         if asked.stream:
             return EventStream(answer.chunks(events), owned=stack.pop_all())
@@ -96,11 +94,10 @@ async def completions(request: Request) -> Response:
 
 @dataclass(frozen=True)
 class Answer:
-    """How one request is answered. body: its fields, one of which an error may blame."""
+    """How one request is answered."""
 
     response_id: str
     model: str
-    body: dict[str, Any]
     asked: Asked
     tokenizer: Any
 
@@ -112,7 +109,7 @@ class Answer:
                 async for event in events:
                     pieces = event if isinstance(event, list) else pieces
             except Exception as error:
-                raise self._told(error) from error
+                raise api_error(error, "prompt") from error
         choices = [choice for chosen in self._chosen(pieces) for choice in chosen]
         answer = self._object([], self._usage(pieces))
         for index, piece in enumerate(choices):
@@ -135,16 +132,9 @@ class Answer:
                     choice, offsets[index] = self._choice(index, event, offsets.get(index, 0))
                     yield self._object([choice], None)
             except Exception as error:
-                raise self._told(error) from error
+                raise api_error(error, "prompt") from error
         if self.asked.include_usage:
             yield self._object([], self._usage(pieces))
-
-    def _told(self, error: Exception) -> ApiError:
-        """Return the answer to an error. It blames the prompt at fault, such as ``prompt[2]``, as its message does."""
-        told = api_error(error, bodies.options_in(self.body), "prompt")
-        if found := NUMBERED_PROMPT.match(told.message):
-            told.param = found[0]
-        return told
 
     def _chosen(self, pieces: list[Piece]) -> list[list[Piece]]:
         """Of each prompt the choices that are returned, by their log probability a token where there are more."""
@@ -209,7 +199,7 @@ def _asked(body: dict[str, Any]) -> Asked:
             temperature = bodies.OPENAI_TEMPERATURE if params.temperature is None else params.temperature
             params = replace(params, n=best_of, temperature=temperature)
     except ParameterError as error:
-        raise api_error(error, bodies.options_in(body)) from error
+        raise api_error(error) from error
     return Asked(prompts, params, num_choices, logprobs, stream, _include_usage(body, stream))
 
 

@@ -58,7 +58,7 @@ async def read(request: Request) -> Response:
         try:
             job = model.vision.job(image.data, **options)
         except ParameterError as error:
-            raise api_error(error, options) from error
+            raise api_error(error) from error
         answer = {
             "id": f"image-text-{request.state.request_id}",
             "object": "image_text",
@@ -66,7 +66,7 @@ async def read(request: Request) -> Response:
             "model": model.name,
             **image.about,
         }
-        return await attended(request, _whole(answer, ticket.run(job), image.upload, options))
+        return await attended(request, _whole(answer, ticket.run(job), image.upload))
 
 
 def _options(form: FormData) -> dict[str, Any]:
@@ -80,19 +80,17 @@ def _options(form: FormData) -> dict[str, Any]:
     try:
         options = as_openai_samples(given)
     except ParameterError as error:
-        raise api_error(error, given) from error
+        raise api_error(error) from error
     task = forms.text(form, "task")
     return {**options, "task": task} if task else options
 
 
-async def _whole(
-    answer: dict[str, Any], events: AsyncGenerator[Any, None], upload: forms.Upload, options: dict[str, Any]
-) -> Response:
+async def _whole(answer: dict[str, Any], events: AsyncGenerator[Any, None], upload: forms.Upload) -> Response:
     """The answer, once the image is read. Raises ApiError for what the job raises."""
     try:
         result: ImageText = await last(events)
     except Exception as error:
-        told = api_error(error, options, "file")
+        told = api_error(error, "file")
         if told.status >= 500 and told.status != 503:
             raise  # to be logged with its traceback
         told.message = upload.in_message(told.message)

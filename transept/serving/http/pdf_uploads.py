@@ -53,7 +53,7 @@ async def uploaded_image(form: FormData, upload: forms.Upload) -> UploadedImage:
     except MissingPackageError as error:
         raise ApiError(400, str(error), param="file", code="unsupported") from error
     except (MediaError, ParameterError) as error:
-        told = api_error(error, given, "file")
+        told = api_error(error, "file")
         told.message = upload.in_message(told.message)
         raise told from error
     if not 1 <= options.page <= len(pages):

@@ -72,10 +72,10 @@ async def _respond(request: Request, task: Task, options: tuple[str, ...]) -> Re
         try:
             jobs = _jobs(model.text, task, documents, stream, bodies.as_openai_samples(given))
         except TranseptError as error:
-            raise api_error(error, given, "input") from error
+            raise api_error(error, "input") from error
         events = ticket.run(_all_of(jobs))
         if stream:
-            return EventStream(_stream(request, events, given), owned=stack.pop_all())
+            return EventStream(_stream(request, events), owned=stack.pop_all())
         answer = {
             "id": f"{OBJECTS[task]}-{request.state.request_id}",
             "object": OBJECTS[task],
@@ -83,7 +83,7 @@ async def _respond(request: Request, task: Task, options: tuple[str, ...]) -> Re
             "model": model.name,
         }
         alone = isinstance(body["input"], str)
-        return await attended(request, _whole(request, answer, events, given, alone))
+        return await attended(request, _whole(request, answer, events, alone))
 
 
 def _documents(body: dict[str, Any]) -> list[str]:
@@ -140,9 +140,7 @@ class _Usage:
         }
 
 
-async def _whole(
-    request: Request, answer: dict[str, Any], events: AsyncGenerator[Any, None], given: dict[str, Any], alone: bool
-) -> Response:
+async def _whole(request: Request, answer: dict[str, Any], events: AsyncGenerator[Any, None], alone: bool) -> Response:
     """Return all texts in the order of their documents, with the error in place of a document of a list that failed.
 
     alone: the document was not sent in a list. Raises ApiError if such a document failed, or if the engine stopped.
@@ -156,33 +154,31 @@ async def _whole(
                 if isinstance(event.result, EngineClosedError) or (alone and isinstance(event.result, TranseptError)):
                     raise event.result
                 if isinstance(event.result, TranseptError):
-                    told = _refusal(request, event.result, given)
+                    told = _refusal(request, event.result)
                     data.append({"index": event.index, **_described(GeneratedText.failed(event.result)), **told})
                     continue
                 usage.add(event.result)
                 data.append({"index": event.index, **_described(event.result), "error": None})
         except Exception as error:
-            raise api_error(error, given, "input") from error
+            raise api_error(error, "input") from error
     return JSONResponse({**answer, "data": data, "usage": usage.to_dict()})
 
 
-def _refusal(request: Request, error: TranseptError, given: dict[str, Any]) -> dict[str, Any]:
+def _refusal(request: Request, error: TranseptError) -> dict[str, Any]:
     """Return one document's error in OpenAI's shape. Counts it, and logs it if the server is at fault."""
-    told = api_error(error, given, "input")
+    told = api_error(error, "input")
     told.__cause__ = error  # for the log
     return answer_to(request.scope, told).body()
 
 
-async def _stream(
-    request: Request, events: AsyncGenerator[Any, None], given: dict[str, Any]
-) -> AsyncGenerator[dict[str, Any], None]:
+async def _stream(request: Request, events: AsyncGenerator[Any, None]) -> AsyncGenerator[dict[str, Any], None]:
     """Document after document: its text as it becomes final, then all that is known of it; at the end the usage."""
     usage, num_told = _Usage(), 0
     async with aclosing(events):
         try:
             async for event in events:
                 if isinstance(event, Ended) and isinstance(event.result, TranseptError):
-                    yield {**_refusal(request, event.result, given), "index": event.index}
+                    yield {**_refusal(request, event.result), "index": event.index}
                     num_told = 0
                 elif isinstance(event, Ended):
                     if rest := event.result.text[num_told:]:
@@ -195,7 +191,7 @@ async def _stream(
                     num_told += len(piece)
                     yield {"type": "text.delta", "index": index, "delta": piece}
         except Exception as error:
-            raise api_error(error, given, "input") from error
+            raise api_error(error, "input") from error
     yield {"type": "text.usage", "usage": usage.to_dict()}
 
 

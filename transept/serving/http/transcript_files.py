@@ -119,7 +119,7 @@ def _written(body: dict[str, Any], format_name: str, models: ServedModels) -> st
             _check_size(transcript.segments, layout, format_name)
         return FORMATS[format_name](transcript.segments, _code(transcript.language, models), layout)
     except ParameterError as error:
-        raise api_error(error, dict.fromkeys(LAYOUT)) from error
+        raise api_error(error) from error
 
 
 def _check_size(segments: list[Segment], layout: SubtitleLayout, format_name: str) -> None:

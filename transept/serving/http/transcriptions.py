@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import json
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -59,7 +59,6 @@ MEDIA_TYPES = {
     "ass": "text/x-ssa",
 }
 FILES = set(MEDIA_TYPES) & set(FORMATS) - {"json"}  # formats of the command line's files; OpenAI's json is another
-SELECTORS = ("channel", "audio_track")  # options that select a part of the recording, which may not exist
 GRANULARITIES = ("segment", "word")
 INCLUDED = ("logprobs",)
 OWN_FIELDS = (
@@ -121,14 +120,15 @@ async def _respond(request: Request, task: str) -> Response:
         model, ticket = await place.take(forms.text(form, "model"), translates_to(target))
         assert model.speech is not None
         upload = await stack.enter_async_context(forms.upload(form, "file"))
+        field_of = partial(_as_sent, form)
         try:
             job = model.speech.job(upload.data, **asked.options)
         except ParameterError as error:
-            raise api_error(error, asked.options, field_of=partial(_as_sent, form)) from error
+            raise api_error(error, field_of=field_of) from error
         share = request.app.state.models.audio_memory.share()
         stack.callback(share.release)
         RESERVATION.set(share)  # for the job, which runs in this context
-        events = _events(ticket, job, upload, request, model, share)
+        events = _events(ticket, job, upload, request, model, share, field_of)
         if asked.stream:
             return EventStream(_stream(model.speech.transcriber.model, events, asked), owned=stack.pop_all())
         return await attended(request, _whole(model.speech.transcriber.model, events, asked))
@@ -177,7 +177,7 @@ def _asked(form: FormData, task: str) -> Asked:
     try:
         layout = SubtitleLayout(**laid_out)
     except ParameterError as error:
-        raise api_error(error, laid_out) from error
+        raise api_error(error) from error
     response_format = forms.choice(form, "response_format", MEDIA_TYPES, "json")
     if layout.needs_words and response_format in SUBTITLES:
         options.setdefault("word_timestamps", True)
@@ -247,7 +247,13 @@ def _chunking(strategy: str | dict[str, str]) -> dict[str, Any]:
 
 
 async def _events(
-    ticket: Ticket, job: Any, upload: forms.Upload, request: Request, model: ServedModel, share: AudioShare
+    ticket: Ticket,
+    job: Any,
+    upload: forms.Upload,
+    request: Request,
+    model: ServedModel,
+    share: AudioShare,
+    field_of: Callable[[str], str],
 ) -> AsyncGenerator[Any, None]:
     """What comes of the job. Raises ApiError for what it raises."""
     log = request.state.log = {"model": model.name}
@@ -262,7 +268,7 @@ async def _events(
     except ApiError:
         raise
     except Exception as error:
-        told = api_error(error, dict.fromkeys(SELECTORS), "file")  # blames the file, unless it lacks what they select
+        told = api_error(error, "file", field_of)
         if told.status >= 500 and told.status != 503:
             raise  # to be logged with its traceback
         told.message = upload.in_message(told.message)
@@ -280,7 +286,7 @@ async def _whole(model: SpeechModel, events: AsyncGenerator[Any, None], asked: A
         try:
             text = FORMATS[asked.response_format](transcript.segments, transcript.language, asked.layout)
         except ParameterError as error:
-            raise api_error(error, dict.fromkeys(LAYOUT)) from error
+            raise api_error(error) from error
         return Response(text, media_type=f"{MEDIA_TYPES[asked.response_format]}; charset=utf-8")
     if asked.response_format == "json":
         answer: dict[str, Any] = {"text": transcript.text, "usage": usage(transcript)}

@@ -90,7 +90,9 @@ def spoken_windows(model: SpeechModel, waveform: Waveform, options: Transcriptio
     if model.spec.sample_rate != SAMPLE_RATE:
         raise ParameterError(
             f"voice activity is found at {SAMPLE_RATE} Hz, and this model takes {model.spec.sample_rate} Hz; "
-            "leave batched False"
+            "leave {batched} False",
+            param="batched",
+            value=True,
         )
     frame = SAMPLE_RATE // model.fps  # samples
     room = model.chunk_frames(options) * frame  # samples

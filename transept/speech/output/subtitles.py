@@ -128,8 +128,10 @@ def _refuse_layout_without_words(layout: SubtitleLayout) -> None:
     given = [field.name for field in dataclasses.fields(layout) if getattr(layout, field.name)]
     if given:
         raise ParameterError(
-            f"{given[0]} lays out words, but this transcript has no times of words; "
-            "transcribe with word_timestamps=True"
+            f"{{{given[0]}}} lays out words, but this transcript has no times of words; transcribe with "
+            "{word_timestamps=True}",
+            param=given[0],
+            others=["word_timestamps"],
         )
 
 

@@ -38,7 +38,7 @@ def write_transcript(
     for what is no file; OSError when the file cannot be written.
     """
     if not isinstance(file, str | os.PathLike) and not hasattr(file, "write"):
-        raise ParameterError(f"cannot write to {shown(file)}: give a path, or an open file")
+        raise ParameterError(f"cannot write to {shown(file)}: give a path, or an open file", param="file", value=file)
     text = format_transcript(_format_of(file) if name is None else name, segments, language, layout)
     if isinstance(file, str | os.PathLike):
         Path(file).write_text(text, encoding="utf-8", newline="\n")
@@ -54,7 +54,9 @@ def write_transcript(
 def format_transcript(name: str, segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> str:
     """Return a transcript as the text of a file. The arguments and the errors are those of `write_transcript`."""
     if name not in FORMATS:
-        raise ParameterError(f"there is no format {name!r}.{suggest(str(name), FORMATS)}")
+        raise ParameterError(
+            f"there is no {{format}} {name!r}.{suggest(str(name), FORMATS)}", param="format", value=name
+        )
     return FORMATS[name](segments, language, layout)
 
 
@@ -64,13 +66,17 @@ def _format_of(file: str | Path | IO[Any]) -> str:
     path = getattr(file, "name", None) if is_open else file
     if not isinstance(path, str | os.PathLike):
         raise ParameterError(
-            f'an open {type(file).__name__} has no name whose suffix tells the format; give one, such as format="srt"'
+            f"an open {type(file).__name__} has no name whose suffix tells the format; give one, such as "
+            "{format='srt'}",
+            param="format",
         )
     suffix = Path(path).suffix
     name = suffix.lower().removeprefix(".")
     if name not in FORMATS:
         given = f"no format {suffix!r}" if suffix else "no suffix, which tells the format"
-        raise ParameterError(f'cannot write "{path}": it has {given}.{suggest(name, FORMATS)}')
+        raise ParameterError(
+            f'cannot write "{path}": it has {given}.{suggest(name, FORMATS)}', param="file", value=file
+        )
     return name
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Annotated
 
-from transept.errors import ParameterError
-from transept.options import Option, declared, declares_options, take_options
+from transept.options import Option, declared, declares_options, refusal, take_options
 
 RECORDING = "the way through the recording"
 
@@ -71,9 +70,5 @@ class VadOptions:
     def __post_init__(self) -> None:
         take_options(self)
         if self.neg_threshold is not None and self.neg_threshold > self.threshold:
-            raise ParameterError(
-                f"{{neg_threshold}} ({self.neg_threshold}) must not be above {{threshold}} ({self.threshold})",
-                param="neg_threshold",
-                value=self.neg_threshold,
-                others={"threshold": self.threshold},
-            )
+            message = f"{{neg_threshold}} ({self.neg_threshold}) must not be above {{threshold}} ({self.threshold})"
+            raise refusal(self, message)

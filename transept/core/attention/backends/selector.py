@@ -43,7 +43,8 @@ def select_backend(
     Raises ParameterError, with the reasons, if the named backend cannot serve or does not exist.
     """
     if name != "auto" and name not in _BACKENDS:
-        raise ParameterError(f'no attention backend "{name}"; known: auto, {", ".join(_BACKENDS)}')
+        message = f"there is no {{attention_backend}} {name!r}; known: auto, {', '.join(_BACKENDS)}"
+        raise ParameterError(message, param="attention_backend", value=name)
     asked = _AUTO[device.type] if name == "auto" else (name,)
     refusals: list[str] = []
     for candidate in asked:
@@ -57,4 +58,5 @@ def select_backend(
                 logger.info("attention backends passed over: %s", "; ".join(refusals))
             return backend_class(quantization, long_inputs=long_inputs)
         refusals.append(f"{candidate}: {', '.join(reasons)}")
-    raise ParameterError(f'attention backend "{name}" cannot serve {dtype} on {device}: {"; ".join(refusals)}')
+    message = f"{{attention_backend}} {name!r} cannot serve {dtype} on {device}: {'; '.join(refusals)}"
+    raise ParameterError(message, param="attention_backend", value=name)

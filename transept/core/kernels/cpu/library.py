@@ -52,7 +52,8 @@ class KernelFunction:
         if result < -1:
             raise CapacityError(
                 f"the system refused a CPU kernel {-result / 1e6:.1f} MB of scratch memory. Give the process more "
-                "memory, or compute less at a time: lower max_num_seqs, max_encoder_tokens or max_decoder_tokens"
+                "memory, or compute less at a time: lower {max_num_seqs}, {max_encoder_tokens} or {max_decoder_tokens}",
+                others=("max_num_seqs", "max_encoder_tokens", "max_decoder_tokens"),
             )
         return result
 
@@ -93,7 +94,8 @@ def levels() -> list[str]:
 def _chosen() -> Isa:
     wanted = os.environ.get(LEVEL_VARIABLE) or LEVELS[-1]
     if wanted not in LEVELS:
-        raise ParameterError(f"{LEVEL_VARIABLE} is {wanted!r}, and not one of {', '.join(LEVELS)}")
+        message = f"{LEVEL_VARIABLE} is {wanted!r}, and not one of {', '.join(LEVELS)}"
+        raise ParameterError(message, param=LEVEL_VARIABLE, value=wanted)
     most, portable = LEVELS.index(wanted), _portable()
     for isa in reversed(instruction_sets(portable)):
         if LEVELS.index(isa.name) <= most and permits(isa, portable):

@@ -18,7 +18,8 @@ def decoder_prompt(
 ) -> list[int]:
     """One token, whatever is spoken. Raises ParameterError for what no token of this family asks for."""
     if task != "transcribe":
-        raise ParameterError(f"this model writes what it hears and has no task {task!r}; leave task out")
+        message = f"this model writes what it hears and has no {{task}} {task!r}; leave it out"
+        raise ParameterError(message, param="task", value=task)
     return dec_prompt(view)
 
 
