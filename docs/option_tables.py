@@ -69,8 +69,10 @@ def page() -> str:
         "VadOptions": [row(each, flag(f"vad_options.{name}")) for name, each in declared(VadOptions).items()],
         "SubtitleLayout": [row(each, flag(name)) for name, each in declared(SubtitleLayout).items()],
         "CommandOptions": [row(each, flag(name)) for name, each in declared(CommandOptions).items()],
-        "SamplingParams": [row(each, flag(name) if name in DECODING else "") for name, each in of_text.items()],
-        "TranslationOptions": [row(each, flag(name)) for name, each in declared(TranslationOptions).items()],
+        "SamplingParams": [
+            row(each, flag(written(each)) if name in DECODING else "") for name, each in of_text.items()
+        ],
+        "TranslationOptions": [row(each, flag(written(each))) for each in declared(TranslationOptions).values()],
         "ReadingOptions": [row(each, flag(name)) for name, each in declared(ReadingOptions).items()],
         "PageOptions": [row(each, flag(name) if name == "dpi" else "") for name, each in declared(PageOptions).items()],
         "EngineConfig": [
@@ -101,7 +103,7 @@ def page() -> str:
 
 def alias_rows() -> list[str]:
     """Return the rows of other programs' names."""
-    kinds = (TranscriptionOptions, SamplingParams, EngineConfig)
+    kinds = (TranscriptionOptions, SamplingParams, TranslationOptions, EngineConfig)
     found: dict[str, list[str]] = {}
     for kind in kinds:
         for each in declared(kind).values():

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from transept import EngineConfig, SamplingParams, TranscriptionOptions
-from transept.cli import summarize, transcribe
+from transept.cli import summarize, transcribe, translate
 from transept.cli.documents import DECODING
 from transept.cli.engine_options import NAMES, engine_options
 from transept.cli.parser import Parser
@@ -18,6 +18,7 @@ from transept.errors import ParameterError
 from transept.option_names import by_own_names
 from transept.options import declared
 from transept.serving.configuration import read_settings
+from transept.text.options import TranslationOptions
 
 SPEECH = [  # alias, its value, the same under the option's own name
     ("num_beams", 3, {"beam_size": 3}),
@@ -28,6 +29,15 @@ SPEECH = [  # alias, its value, the same under the option's own name
     ("chunk_length_s", 12.5, {"chunk_length": 12.5}),
     ("condition_on_prev_tokens", False, {"condition_on_previous_text": False}),
     ("prompt", "Ada", {"initial_prompt": "Ada"}),
+    ("target", "en", {"target_language": "en"}),
+    ("tgt_lang", "en", {"target_language": "en"}),
+]
+TEXT: list[tuple[str, Any, dict[str, Any]]] = [
+    ("truncation", True, {"truncate": True}),
+    ("source_language", "de", {"source": "de"}),
+    ("src_lang", "de", {"source": "de"}),
+    ("target_language", "de", {"target": "de"}),
+    ("tgt_lang", "de", {"target": "de"}),
 ]
 SAMPLING: list[tuple[str, Any, dict[str, Any]]] = [
     ("beam_size", 3, {"num_beams": 3}),
@@ -53,7 +63,9 @@ ENGINE: list[tuple[str, Any, dict[str, Any]]] = [
     ("cache_dir", "/models", {"model_dir": "/models"}),
     ("local_files_only", True, {"offline": True}),
 ]
-ALL = [(kind, *row) for kind, rows in ((TranscriptionOptions, SPEECH), (SamplingParams, SAMPLING)) for row in rows]
+OF_CALLS: list[tuple[Any, list[tuple[str, Any, dict[str, Any]]]]]
+OF_CALLS = [(TranscriptionOptions, SPEECH), (SamplingParams, SAMPLING), (TranslationOptions, TEXT)]
+ALL = [(kind, *row) for kind, rows in OF_CALLS for row in rows]
 
 
 def parsed(command: Any, *arguments: str) -> argparse.Namespace:
@@ -72,12 +84,14 @@ def engine(**options: Any) -> EngineConfig:
 
 def test_every_alias_is_tried_here() -> None:
     tried = {(kind, alias) for kind, alias, *_ in ALL} | {(EngineConfig, alias) for alias, *_ in ENGINE}
-    kinds = (TranscriptionOptions, SamplingParams, EngineConfig)
+    kinds = (TranscriptionOptions, SamplingParams, TranslationOptions, EngineConfig)
     aliases = {(kind, alias.name) for kind in kinds for each in declared(kind).values() for alias in each.aliases}
     assert aliases - tried == {(EngineConfig, "model_size_or_path")}
 
 
-@pytest.mark.parametrize("kinds", [(TranscriptionOptions, EngineConfig), (SamplingParams, EngineConfig)])
+@pytest.mark.parametrize(
+    "kinds", [(TranscriptionOptions, EngineConfig), (TranslationOptions, SamplingParams, EngineConfig)]
+)
 def test_a_call_has_each_name_once(kinds: tuple[type, ...]) -> None:
     """But for an alias of two options, each of which takes its part of the value."""
     own = [name for kind in kinds for name in declared(kind)]
@@ -118,6 +132,12 @@ def test_transcribe_takes_it(alias: str, value: Any, own: dict[str, Any], capsys
 def test_summarize_takes_it(alias: str, value: Any, own: dict[str, Any]) -> None:
     given = vars(parsed(summarize, *flags(alias, value)))
     assert {name: given[name] for name in DECODING if given[name] is not None} == own
+
+
+@pytest.mark.parametrize(("alias", "value", "own"), TEXT)
+def test_translate_takes_it(alias: str, value: Any, own: dict[str, Any]) -> None:
+    given = vars(parsed(translate, *flags(alias, value)))
+    assert {name: given[name] for name in declared(TranslationOptions) if name in given} == own
 
 
 @pytest.mark.parametrize(("alias", "value", "own"), ENGINE)

@@ -217,10 +217,10 @@ def test_what_cannot_be_is_told(local_ray: ClusterSize, tiny_en_dir: Path, libri
     [
         (["--task", "summarize", "--patience", "2"], "--patience is about speech"),
         (["--min-tokens", "2"], "--min-new-tokens is about text"),
-        (["--task", "translate", "--to-english"], "--task translate takes --target en"),
+        (["--task", "translate", "--to-english"], "--task translate takes --target-language en"),
         (["--replica", "2"], "Did you mean --replicas"),
         (["--task", "read", "--patience", "2"], "--patience is about speech, and --task read about images"),
-        (["--task", "read", "--source", "en"], "--source is about text, and --task read about images"),
+        (["--task", "read", "--source", "en"], "--source-language is about text, and --task read about images"),
         (["--image-task", "caption"], "--image-task is about images, and --task transcribe about speech"),
         (["--task", "read", "--num-beams", "0"], "--beam-size must be an integer of at least 1"),
         (["--gpus", "-1"], "--gpus must be a number of at least 0, not -1.0"),

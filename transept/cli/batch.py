@@ -39,9 +39,8 @@ SUFFIXES = {"speech": MEDIA, "text": {".txt", ".md"}, "images": IMAGES}  # of th
 ELSEWHERE = ("task", "detect_language")  # options of transcribe that mean something else here, or nothing
 MOST_USED = (
     *("--model", "--output", "--format", "--task", "--ray", "--replicas", "--threads", "--gpus"),
-    *("--language", "--mode", "--word-timestamps", "--source", "--target", "--device"),
+    *("--language", "--mode", "--word-timestamps", "--target-language", "--device"),
 )
-TEXT = tuple(declared(TranslationOptions).values())
 IMAGE_TASK = dataclasses.replace(declared(ReadingOptions)["task"], name="image_task")
 
 
@@ -58,6 +57,8 @@ SPEECH_GROUPS = (
 SPEECH_OPTIONS = [option.name for _, _, options in SPEECH_GROUPS for option in options]
 DECODING_OPTIONS = {written(each): each for each in map(declared(SamplingParams).__getitem__, TEXT_DECODING)}
 SHARED = [name for name in DECODING_OPTIONS if name in SPEECH_OPTIONS]  # of decoding, for speech and for text
+TRANSLATION_OPTIONS = {written(each): each for each in declared(TranslationOptions).values()}
+TEXT = [each for name, each in TRANSLATION_OPTIONS.items() if name not in SPEECH_OPTIONS]
 TEXT_GROUPS = (
     ("text", "For --task summarize and translate.", TEXT),
     (
@@ -162,9 +163,11 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     subject = TASKS[arguments.task]
     about: dict[str, tuple[str, ...]] = dict.fromkeys(speech, ("speech",))
     about |= {**dict.fromkeys((option.name for option in TEXT), ("text",)), IMAGE_TASK.name: ("images",)}
+    about |= dict.fromkeys({*TRANSLATION_OPTIONS} & {*speech}, ("speech", "text"))
     about |= {**dict.fromkeys(decoding, ("text", "images")), **dict.fromkeys(SHARED, ("speech", "text", "images"))}
     for name in (name for name, subjects in about.items() if name in given and subject not in subjects):
-        called = {each.name: written(each) for each in DECODING_OPTIONS.values()}.get(name, name)
+        options = (*DECODING_OPTIONS.values(), *TRANSLATION_OPTIONS.values())
+        called = {each.name: written(each) for each in options}.get(name, name)
         arguments.parser.error(
             f"{flag(called)} is about {' and '.join(about[name])}, and --task {arguments.task} about {subject}"
         )
@@ -172,7 +175,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     engine.pop("threads", None)
     if subject != "speech":
         if arguments.to_english:
-            arguments.parser.error("--to-english is about speech; --task translate takes --target en")
+            arguments.parser.error("--to-english is about speech; --task translate takes --target-language en")
         own = {name: given[name] for name, subjects in about.items() if name in given and subject in subjects}
         task = {"task": own.pop(IMAGE_TASK.name)} if IMAGE_TASK.name in own else {}
         return {**engine, **by_own_names(own, declared(SamplingParams).values()), **task}

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 STDIN = "-"
 MAX_FILE_BYTES = 1 << 30  # 1 GiB; a document is bounded by Limits, long before that
 
+LANGUAGE_FLAGS = ("--source-language", "--target-language")
 MOST_USED = (
     *("--model", "--json", "--stream", "--truncate", "--chunk", "--beam-size", "--max-new-tokens", "--device"),
     *("--quantization", "--threads", "--offline"),
@@ -68,7 +69,7 @@ def add_task_parser(
         "to standard output in the order of the documents, each as soon as it is there; everything else goes to "
         "standard error.",
         epilog="Exit code: 0 all documents done, 1 some were not (the others still are), 2 bad usage.",
-        most_used=MOST_USED + (("--source", "--target") if languages else ()) + (("--lines",) if lines else ()),
+        most_used=(*(LANGUAGE_FLAGS if languages else ()), *(("--lines",) if lines else ()), *MOST_USED),
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="text file in UTF-8; - is standard input")
     if languages:

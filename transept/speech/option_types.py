@@ -96,6 +96,8 @@ class TranscriptionKeywords(AlignmentKeywords, total=False):
     task: Literal["transcribe", "translate"] | None
     word_timestamps: bool
     diarize: bool
+    target: str | None
+    tgt_lang: str | None
 
 
 class TranscriptionAndEngineKeywords(TranscriptionKeywords, EngineKeywords, total=False):

@@ -80,6 +80,7 @@ class TranscriptionOptions:
         Option(
             "language to write, if another than is spoken; Whisper has English",
             "A code or name. None: the language that is spoken.",
+            aliases=("target", "tgt_lang"),
             group=SPEECH,
             metavar="NAME",
             parse=language_or_none,

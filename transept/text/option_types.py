@@ -14,6 +14,7 @@ class TextKeywords(SingleTextKeywords, total=False):
     truncate: bool
     chunk: bool
     max_source_tokens: int | None
+    truncation: bool
 
 
 class TranslationKeywords(TextKeywords, total=False):
@@ -21,6 +22,10 @@ class TranslationKeywords(TextKeywords, total=False):
 
     source: str | None
     target: str | None
+    source_language: str | None
+    src_lang: str | None
+    target_language: str | None
+    tgt_lang: str | None
 
 
 class TextAndEngineKeywords(TextKeywords, EngineKeywords, total=False):

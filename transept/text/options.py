@@ -35,7 +35,9 @@ class TextOptions:
     Raises ParameterError for an unknown option, a value out of range, or options that contradict each other.
     """
 
-    truncate: Annotated[bool, Option("cut the end off documents that are too long", group=LONG_DOCUMENTS)] = False
+    truncate: Annotated[
+        bool, Option("cut the end off documents that are too long", group=LONG_DOCUMENTS, aliases=("truncation",))
+    ] = False
     chunk: Annotated[bool, Option("split those at sentences and join the chunks' texts", group=LONG_DOCUMENTS)] = False
     max_source_tokens: Annotated[
         int | None,
@@ -70,5 +72,19 @@ class TranslationOptions(TextOptions):
     Raises ParameterError as TextOptions.
     """
 
-    source: Annotated[str | None, _language("language to translate from: de, for NLLB deu_Latn")] = None
-    target: Annotated[str | None, _language("language to translate to: de, for NLLB deu_Latn")] = None
+    source: Annotated[
+        str | None,
+        _language(
+            "language to translate from: de, for NLLB deu_Latn",
+            aliases=("source_language", "src_lang"),
+            flag="source_language",
+        ),
+    ] = None
+    target: Annotated[
+        str | None,
+        _language(
+            "language to translate to: de, for NLLB deu_Latn",
+            aliases=("target_language", "tgt_lang"),
+            flag="target_language",
+        ),
+    ] = None
