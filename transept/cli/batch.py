@@ -166,8 +166,8 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     about |= dict.fromkeys({*TRANSLATION_OPTIONS} & {*speech}, ("speech", "text"))
     about |= {**dict.fromkeys(decoding, ("text", "images")), **dict.fromkeys(SHARED, ("speech", "text", "images"))}
     for name in (name for name, subjects in about.items() if name in given and subject not in subjects):
-        options = (*DECODING_OPTIONS.values(), *TRANSLATION_OPTIONS.values())
-        called = {each.name: written(each) for each in options}.get(name, name)
+        of_texts = (*DECODING_OPTIONS.values(), *TRANSLATION_OPTIONS.values())
+        called = {each.name: written(each) for each in of_texts}.get(name, name)
         arguments.parser.error(
             f"{flag(called)} is about {' and '.join(about[name])}, and --task {arguments.task} about {subject}"
         )
