@@ -30,7 +30,8 @@ HEAD = """# All options
 
 Every option is declared once, in the class that its section names. The command line, the HTTP API and the server's
 settings take it from there, with the same type, bounds and default. `make option-tables` writes this page from the
-declarations.
+declarations. `make option-types` writes the types of public calls: editors complete the names of options, and type
+checkers refuse wrong ones.
 
 In Python options are keywords. A flag may be written with underscores (`--beam_size`). One without a value may be
 followed by `True` or `False`. A form field of `POST /v1/audio/transcriptions` has the option's own name; those of
