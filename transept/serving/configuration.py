@@ -144,7 +144,7 @@ def _of_file(file: Path) -> dict[str, Any]:
             try:
                 found[name] = by_own_names(value, ENGINE.values())
             except ParameterError as error:
-                raise error.renamed(lambda each: f'"{file}": engine.{each}') from None
+                raise error.renamed(lambda each: f"engine.{each}").at(f'"{file}"') from None
             continue
         setting, place = known[name], f'"{file}": {name}'
         if setting is MODELS and isinstance(value, dict):  # a table of name = model
