@@ -14,6 +14,7 @@ from whisper.utils import compression_ratio as openai_compression_ratio
 from transept import Transcriber, TranscriptionOptions
 from transept.core.jobs.job import Submit
 from transept.speech.algorithms.decoding import DecodedWindow, compression_ratio, decode_window, divisor
+from transept.speech.algorithms.source import Source
 
 TOKENIZER = get_tokenizer(multilingual=False)
 
@@ -35,7 +36,8 @@ def decode(
     requests = []
 
     def job():
-        inner = decode_window(transcriber.model, features, TranscriptionOptions(**options), language="en", **given)
+        source = Source(transcriber.model, TranscriptionOptions(**options), features, language="en")
+        inner = decode_window(source, **given)
         answer = None
         while True:
             try:

@@ -8,6 +8,7 @@ import pytest
 from recordings import RATE, clip, joined
 
 from transept import Transcriber
+from transept.speech.algorithms.source import Source
 from transept.speech.algorithms.window_words import time_words
 from transept.speech.options import TranscriptionOptions
 from transept.speech.timing.words import WordTiming
@@ -60,7 +61,7 @@ def test_the_end_of_a_text_that_takes_two_requests_is_timed_as_in_one(
 
     def timings() -> tuple[int, list[WordTiming]]:
         options = TranscriptionOptions(word_timestamps=True)
-        job = time_words(model, features, text, options, language="en")
+        job = time_words(Source(model, options, features, language="en"), text)
         requests = next(job).requests
         prompts, params = [each.prompt for each in requests], [each.sampling_params for each in requests]
         outputs = transcriber.engine.generate(prompts, params)

@@ -19,8 +19,9 @@ from transept import ParameterError, Transcriber, VadOptions
 from transept.speech.algorithms import passages
 from transept.speech.algorithms.coverage import believed, gaps_within
 from transept.speech.algorithms.passages import LONGEST_PASSAGE, SLACK
-from transept.speech.algorithms.sequential import SecondHearing
-from transept.speech.algorithms.window_walk import Sound
+from transept.speech.algorithms.second_hearing import SecondHearing
+from transept.speech.algorithms.sequential import decode_stretch
+from transept.speech.algorithms.source import Source
 from transept.speech.options import TranscriptionOptions
 from transept.speech.segments import Segment, Word
 from transept.speech.vad.spans import Span
@@ -176,13 +177,13 @@ def test_speech_that_a_text_leaves_out_between_words_is_decoded_again(
     tokens = tiny.model.tokenizer.encode(text)
     given = dataclasses.replace(whole.segments[0], text=text, tokens=tokens, words=[*before, *after])
     speech = [Span(0, len(recording))]
-    sound = Sound(tiny.model, recording, tiny.model.features(recording), speech, ())
+    source = Source(tiny.model, options, tiny.model.features(recording), recording, "en", speech)
 
     def found_by(second: SecondHearing, segment: Segment) -> list[Segment]:
-        ((_, found),) = tiny.engine.runner.run([second.hear_between_words(segment, segment.end)], max_jobs=1)
+        ((_, found),) = tiny.engine.runner.run([second.with_gaps_filled(segment, segment.end)], max_jobs=1)
         return found
 
-    second = SecondHearing(sound, "en", options)
+    second = SecondHearing(source, decode_stretch)
     found = found_by(second, believed(given))
     assert found[0].text + found[-1].text == text
     assert found[0].tokens + found[-1].tokens == tokens
@@ -193,20 +194,11 @@ def test_speech_that_a_text_leaves_out_between_words_is_decoded_again(
     assert found[0].end < first < found[1].end <= found[-1].start + 0.02
     assert second.missed == []
 
-    told = SecondHearing(dataclasses.replace(sound, speech=None), "en", options)  # sequential mode
+    told = SecondHearing(dataclasses.replace(source, speech=None), decode_stretch)  # sequential mode
     assert found_by(told, believed(given)) == [believed(given)]
     ((begin, end),) = told.missed
     assert begin < first + 0.5
     assert end > last - 1.0
-
-
-class Forgetful(SecondHearing):
-    """A second hearing that leaves out speech that begins in the middle of a sentence, as models do."""
-
-    begin_of_gap: float  # seconds; set by the test
-
-    def _walk(self, begin: float, end: float) -> Any:
-        return [] if begin >= self.begin_of_gap else (yield from super()._walk(begin, end))
 
 
 def test_a_sentence_that_is_left_out_from_its_middle_on_is_decoded_again_from_its_begin(
@@ -224,10 +216,15 @@ def test_a_sentence_that_is_left_out_from_its_middle_on_is_decoded_again_from_it
     text = "".join(word.word for word in kept)
     given = Segment(0, 0, 0.0, kept[-1].end, text, tiny.model.tokenizer.encode(text), 0.0, 0.0, 1.0, 0.0, words=kept)
     speech = [Span(0, len(clips[1])), Span(len(clips[1]) + len(pause), len(recording))]
-    sound = Sound(tiny.model, recording, tiny.model.features(recording), speech, ())
-    second = Forgetful(sound, "en", TranscriptionOptions(word_timestamps=True))
-    second.begin_of_gap = kept[-1].end
-    ((_, found),) = tiny.engine.runner.run([second.hear_between_words(given, end)], max_jobs=1)
+    options = TranscriptionOptions(word_timestamps=True)
+    source = Source(tiny.model, options, tiny.model.features(recording), recording, "en", speech)
+
+    def forgetful(source: Source, stretch: tuple[float, float]) -> Any:
+        """Leave out speech that begins in the middle of a sentence, as models do."""
+        return [] if stretch[0] >= kept[-1].end else (yield from decode_stretch(source, stretch))
+
+    second = SecondHearing(source, forgetful)
+    ((_, found),) = tiny.engine.runner.run([second.with_gaps_filled(given, end)], max_jobs=1)
     assert found[0].text == "".join(word.word for word in first)
     normalize = EnglishTextNormalizer()
     (said,) = (entry["text"] for entry in json.loads(TRANSCRIPTS.read_text()) if CLIPS[0] in entry["audio"])

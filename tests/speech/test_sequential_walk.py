@@ -26,7 +26,7 @@ from transept import Engine, TranscriptionInfo, TranscriptionOptions, Word
 from transept.core.jobs.job import Offload, Submit
 from transept.core.request.limits import DEFAULT_LIMITS
 from transept.speech import recording
-from transept.speech.algorithms import window_walk
+from transept.speech.algorithms import sequential
 from transept.speech.events import Found, Opened
 from transept.speech.speech_model import SpeechModel
 
@@ -175,7 +175,7 @@ def invented(seed: int, seek: int, index: int) -> list[Word]:
 def test_the_same_way_when_words_are_known(model, script, seed, threshold, condition):
     seen: dict[str, list[float]] = {"ours": [], "theirs": []}
 
-    def add_words(model, features, segments, options, *, language, time_offset, last_speech, context=None):
+    def add_words(heard, segments, time_offset, last_speech, context=None):
         assert context is None  # the whole window
         seen["ours"].append(last_speech)
         placed = []
@@ -202,7 +202,7 @@ def test_the_same_way_when_words_are_known(model, script, seed, threshold, condi
     }
     reference = Told(script)
     with (
-        mock.patch.object(window_walk, "add_words", add_words),
+        mock.patch.object(sequential, "add_words", add_words),
         mock.patch.object(sys.modules["whisper.transcribe"], "add_word_timestamps", add_word_timestamps),
     ):
         theirs = whisper.transcribe(reference, NOISE, fp16=False, **given_to_both)

@@ -22,6 +22,7 @@ from transept.core.request.limits import Limits
 from transept.errors import MediaError, ParameterError, shown
 from transept.speech import recording
 from transept.speech.algorithms.decoding import compression_ratio
+from transept.speech.algorithms.source import Source, Window
 from transept.speech.algorithms.window_words import add_words
 from transept.speech.emptiness import with_tracks
 from transept.speech.options import TranscriptionOptions
@@ -65,8 +66,9 @@ def align(
         raise MediaError(f"nothing is heard in the recording, so the text cannot be found in it{why}")
     known = known_words(text, heard.language)
     features = yield Offload(partial(model.features, waveform))
+    source = Source(model, options, features, language=heard.language)
     jobs = (
-        _timed(model, features, text, part, heard.language, options)
+        _timed(source, text, part)
         for part in _parts(text, known, spoken, heard.language, model.chunk_frames(options) / model.fps, heard.duration)
     )
     timed = yield Gather(jobs)
@@ -121,10 +123,9 @@ def _parts(
     return [part for part in parts if part.words]
 
 
-def _timed(
-    model: SpeechModel, features: Any, text: str, part: _Part, language: str, options: TranscriptionOptions
-) -> Generator[Any, Any, list[tuple[int, Segment]]]:
+def _timed(source: Source, text: str, part: _Part) -> Generator[Any, Any, list[tuple[int, Segment]]]:
     """A job: what of the text's lines or sentences is said in a window, each with its number."""
+    model = source.model
     first, last = round(part.start * model.fps), round(part.end * model.fps)
     pieces = []
     for unit, words in itertools.groupby(part.words, lambda word: word.unit):
@@ -146,15 +147,8 @@ def _timed(
         )
         for _, tokens in pieces
     ]
-    timed = yield from add_words(
-        model,
-        features[:, first:last].contiguous(),
-        untimed,
-        options,
-        language=language,
-        time_offset=first / model.fps,
-        last_speech=part.start,
-    )
+    heard = source.window(Window(first, last - first))
+    timed = yield from add_words(heard, untimed, time_offset=first / model.fps, last_speech=part.start)
     return [(unit, segment) for (unit, _), segment in zip(pieces, timed, strict=True)]
 
 

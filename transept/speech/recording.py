@@ -13,7 +13,7 @@ tokens, languages and timestamps.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
@@ -22,9 +22,11 @@ from transept.core.jobs.job import Offload
 from transept.core.request.limits import Limits
 from transept.multimodal.waveforms import NO_SAMPLES, is_array
 from transept.speech.algorithms import batched, sequential
+from transept.speech.algorithms.coverage import Heard
 from transept.speech.algorithms.language import Language, recording_language
 from transept.speech.algorithms.passages import decode_passages, spoken_passages
-from transept.speech.algorithms.silence import SpokenWindow, speech_only, spoken_windows
+from transept.speech.algorithms.silence import SpokenWindow, num_kept, speech_only, spoken_windows
+from transept.speech.algorithms.source import Source
 from transept.speech.emptiness import has_sound, why_empty, with_tracks
 from transept.speech.events import Opened
 from transept.speech.options import AUTO, BATCHED, SEQUENTIAL, TranscriptionOptions
@@ -75,37 +77,43 @@ def transcribe_waveform(
     sounds = yield Offload(partial(has_sound, waveform))
     if options.suppress_numerals or options.suppress_regex is not None:
         yield Offload(partial(model.tokenizer.suppressed_tokens, options))  # looks through all tokens, once
-    mode = _mode(model, duration, options)
-    if mode == AUTO:
-        passages = yield Offload(partial(spoken_passages, model, waveform, options))
-        features = (yield Offload(partial(model.features, passages[0].sound()))) if passages else None
-        language = yield from recording_language(model, _or_silence(model, features), options)
-        num_kept = sum(span.end - span.start for passage in passages for span in passage.kept)
-        info = _info(language, duration, num_kept / rate, options, warnings)
-        yield info
-        heard = yield from decode_passages(model, passages, features, language.code, options)
-    elif mode == BATCHED:
-        windows = yield Offload(partial(spoken_windows, model, waveform, options))
-        first = windows[: options.language_detection_segments]
-        language = yield from recording_language(model, _features(model, first, options), options)
-        num_kept = sum(span.end - span.start for window in windows for span in window.kept)
-        info = _info(language, duration, num_kept / rate, options, warnings)
-        yield info
-        heard = yield from batched.decode_windows(model, windows, language.code, options)
-    else:
-        timeline, in_speech = Timeline([], rate), options
-        if options.vad:
-            waveform, timeline = yield Offload(partial(speech_only, waveform, rate, options))
-            in_speech = dataclasses.replace(options, clip_timestamps=())  # only those stretches are left
-        features = yield Offload(partial(model.features, waveform))  # [channels, frames]
-        kept_seconds = len(waveform) / rate
-        language = yield from recording_language(model, features, options)
-        info = _info(language, duration, kept_seconds, options, warnings)
-        yield info
-        heard = yield from sequential.decode_windows(model, waveform, features, language.code, in_speech, timeline)
+    source, num_samples, decode = yield from MODES[_mode(model, duration, options)](model, waveform, options)
+    del waveform  # of which a mode keeps what it needs
+    language = yield from recording_language(source)
+    info = _info(language, duration, num_samples / rate, options, warnings)
+    yield info
+    heard = yield from decode(dataclasses.replace(source, language=language.code))
     kept = info.duration_after_vad
     why = why_empty(options, duration=duration, kept=kept, sounds=sounds, num_dropped=heard.num_dropped)
     return Transcript.of(info, text_of(model, heard.segments), heard.segments, heard.missed_speech, why)
+
+
+# The sound that tells the language, the number of samples to decode, and the job that decodes them in that language.
+Prepared: TypeAlias = tuple[Source, int, Callable[[Source], Generator[Any, Any, Heard]]]
+
+
+def _auto(model: SpeechModel, waveform: Waveform, options: TranscriptionOptions) -> Generator[Any, Any, Prepared]:
+    parts = yield Offload(partial(spoken_passages, model, waveform, options))
+    features = yield Offload(partial(model.features, parts[0].sound() if parts else NO_SAMPLES))
+    return Source(model, options, features), num_kept(parts), partial(decode_passages, passages=parts)
+
+
+def _batched(model: SpeechModel, waveform: Waveform, options: TranscriptionOptions) -> Generator[Any, Any, Prepared]:
+    parts = yield Offload(partial(spoken_windows, model, waveform, options))
+    features = _features(model, parts[: options.language_detection_segments], options)
+    return Source(model, options, features), num_kept(parts), partial(batched.decode_windows, windows=parts)
+
+
+def _sequential(model: SpeechModel, waveform: Waveform, options: TranscriptionOptions) -> Generator[Any, Any, Prepared]:
+    timeline = Timeline([], model.spec.sample_rate)
+    if options.vad:
+        waveform, timeline = yield Offload(partial(speech_only, waveform, timeline.rate, options))
+        options = dataclasses.replace(options, clip_timestamps=())  # only those stretches are left
+    source = Source(model, options, (yield Offload(partial(model.features, waveform))), waveform)
+    return source, len(waveform), partial(sequential.transcribe, timeline=timeline)
+
+
+MODES = {AUTO: _auto, BATCHED: _batched, SEQUENTIAL: _sequential}
 
 
 def _mode(model: SpeechModel, duration: float, options: TranscriptionOptions) -> str:
@@ -138,10 +146,6 @@ def _info(
     ranked = dict(sorted(language.probabilities.items(), key=lambda each: -each[1]))
     detected = (language.code, language.probability, ranked)
     return TranscriptionInfo(*detected, duration, duration_after_vad, options, list(warnings))
-
-
-def _or_silence(model: SpeechModel, features: Tensor | None) -> Tensor:
-    return model.features(NO_SAMPLES) if features is None else features
 
 
 def _features(model: SpeechModel, windows: Sequence[SpokenWindow], options: TranscriptionOptions) -> Tensor:

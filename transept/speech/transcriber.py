@@ -25,6 +25,7 @@ from transept.options import declared, split_options
 from transept.speech import conversation, forced_alignment
 from transept.speech.algorithms.language import Language, recording_language
 from transept.speech.algorithms.passages import without_silence
+from transept.speech.algorithms.source import Source
 from transept.speech.events import Found, Opened
 from transept.speech.lasting import lasting_transcript, with_lasting_words
 from transept.speech.options import AUTO, DEFAULT_MODEL, NOT_OF_ALIGNMENT, TranscriptionOptions
@@ -218,7 +219,7 @@ class Transcriber(ClosesEngine):
             return self.model.features(np.pad(heard, (0, -len(heard) % window)))
 
         def job() -> Generator[Any, Any, Language]:
-            return (yield from recording_language(self.model, (yield Offload(features)), checked))
+            return (yield from recording_language(Source(self.model, checked, (yield Offload(features)))))
 
         ((_, language),) = self.engine.runner.run([job()], max_jobs=1)
         if isinstance(language, TranseptError):

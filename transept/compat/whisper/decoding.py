@@ -18,6 +18,7 @@ from transept.options import refusal
 from transept.speech.algorithms.decoding import compression_ratio, decode_window
 from transept.speech.algorithms.language import window_language
 from transept.speech.algorithms.prompt import window_prompt
+from transept.speech.algorithms.source import Source
 from transept.speech.option_values import language_or_none
 from transept.speech.options import TranscriptionOptions
 from transept.speech.speech_model import SpeechModel
@@ -135,7 +136,8 @@ def detect_language(model: Loaded, mel: Tensor, tokenizer: Any = None) -> tuple[
     speech = model.transcriber.model
     if not speech.detects:
         raise ParameterError(ONE_LANGUAGE, param="model")
-    found = _of_each(model.transcriber, mel, lambda window: window_language(speech, window, TranscriptionOptions()))
+    options = TranscriptionOptions()
+    found = _of_each(model.transcriber, mel, lambda window: window_language(Source(speech, options, window)))
     if isinstance(found, list):
         tokens = torch.tensor([speech.language_tokens[each.code] for each in found])
         return tokens, [each.probabilities for each in found]
@@ -144,18 +146,17 @@ def detect_language(model: Loaded, mel: Tensor, tokenizer: Any = None) -> tuple[
 
 def _decoded(speech: SpeechModel, window: Tensor, options: DecodingOptions, checked: TranscriptionOptions) -> Job:
     """A job: the result of one window."""
-    language = speech.language_code(checked.language)
+    heard, language = Source(speech, checked, window), speech.language_code(checked.language)
     if speech.detects and (language is None or options.task == "lang_id"):
-        detected = yield from window_language(speech, window, checked)
+        detected = yield from window_language(heard)
         language = detected.code
         if options.task == "lang_id":
             return DecodingResult(language, detected.probabilities)
     language = language or speech.undetected_language
     prompt = [] if not options.prompt else speech.tokenizer.encode_prompt(checked.initial_prompt or "")
-    result = yield from decode_window(
-        speech, window, checked, language=language, previous_tokens=prompt, prefix=options.prefix
-    )
-    tokens = result.tokens[len(window_prompt(speech, checked, language, prompt, options.prefix).prefix) :]
+    heard = dataclasses.replace(heard, language=language)
+    result = yield from decode_window(heard, prompt, options.prefix)
+    tokens = result.tokens[len(window_prompt(heard, prompt, options.prefix).prefix) :]
     text = speech.tokenizer.decode(tokens).strip()
     return DecodingResult(
         told_language(speech, options.language, language),

@@ -18,17 +18,20 @@ import dataclasses
 import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transept.core.jobs.job import Gather
-from transept.speech.algorithms.coverage import DECODED_AGAIN, Heard, uncovered
+from transept.speech.algorithms.coverage import DECODED_AGAIN, Heard, Stretch, uncovered
 from transept.speech.algorithms.decoding import DecodedWindow, decode_window
 from transept.speech.algorithms.language import window_language
 from transept.speech.algorithms.language_changes import LIKELY, is_certain, language_runs
 from transept.speech.algorithms.prompt import EarlierText
+from transept.speech.algorithms.second_hearing import listen_again
 from transept.speech.algorithms.segmentation import whole_segment
 from transept.speech.algorithms.silence import SpokenWindow
+from transept.speech.algorithms.source import Source
 from transept.speech.algorithms.window_words import time_words
 from transept.speech.events import Found
 from transept.speech.options import TranscriptionOptions
@@ -38,61 +41,54 @@ from transept.speech.timing.sentences import sentences
 from transept.speech.timing.words import WordTiming, merge_punctuation, place_words
 from transept.speech.vad.spans import SAMPLE_RATE, silence_between
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 LONGEST_CHAIN = 4  # windows; longer ones were no more accurate
 FEWEST_CHAINS = 3  # beside each other, where there are as many windows
 LONGEST_WORD = 1.5  # seconds; in 36 minutes of speech it was 1.0, with a sentence left out 1.8
 
 
-def decode_windows(
-    model: SpeechModel, windows: Sequence[SpokenWindow], language: str, options: TranscriptionOptions
-) -> Generator[Any, Any, Heard]:
-    """A job: what is said in a recording. language: code.
+def decode_windows(source: Source, windows: Sequence[SpokenWindow]) -> Generator[Any, Any, Heard]:
+    """A job: what is said in the windows of a recording, in the language of `source` and with its options.
 
     With condition_on_previous_text a recording of many windows is decoded in chains: each window of a chain has the
     text of those before it as prompt, and the chains run beside each other.
     """
     size = 1
-    if options.condition_on_previous_text:
+    if source.options.condition_on_previous_text:
         size = max(1, min(math.ceil(len(windows) / FEWEST_CHAINS), LONGEST_CHAIN))
     chains = (windows[first : first + size] for first in range(0, len(windows), size))
-    jobs = (_chain(model, chain, language, options) for chain in chains)
-    heard = yield Gather(jobs, max_jobs=options.batch_size)
-    segments = [segment for of_chain in heard for segment in of_chain.segments]
-    missed = [stretch for of_chain in heard for stretch in of_chain.missed_speech]
-    num_dropped = sum(of_chain.num_dropped for of_chain in heard)
-    return Heard(
-        [dataclasses.replace(segment, id=index) for index, segment in enumerate(segments)], missed, num_dropped
-    )
+    heard = yield Gather((_chain(source, chain) for chain in chains), max_jobs=source.options.batch_size)
+    return Heard.joined(heard)
 
 
-def _chain(
-    model: SpeechModel, windows: Sequence[SpokenWindow], language: str, options: TranscriptionOptions
-) -> Generator[Any, Any, Heard]:
+def _chain(source: Source, windows: Sequence[SpokenWindow]) -> Generator[Any, Any, Heard]:
     """A job: what is said in windows of which each has the text before it as prompt."""
-    earlier = EarlierText(model, options)
+    earlier = EarlierText(source.model, source.options)
     heard, num_dropped = Heard(), 0
-    given = None if options.multilingual else language
     for window in windows:
         had_prompt = bool(earlier.prompt())
-        decoded = yield from _decoded_in_parts(model, window, given, options, earlier)
+        decoded = yield from _decoded_in_parts(source, window, earlier)
         for one in decoded:
             if one.segments:
                 earlier.add(one.segments, one.temperature)
         num_dropped += sum(one.is_dropped for one in decoded)
         found = [segment for one in decoded for segment in one.segments]
-        for stretch in uncovered(window.stretches, found, DECODED_AGAIN):
-            rest = window.part(stretch)
-            if rest.spans != window.spans or had_prompt:  # else it was heard just so
-                again = yield from _decoded_in_parts(model, rest, given, options, None)
-                found += [segment for one in again for segment in one.segments]
-                found.sort(key=lambda segment: segment.start)
+        decode = partial(_decoded_again, source, window, had_prompt)
+        again, missed = yield from listen_again(uncovered(window.stretches, found), decode, DECODED_AGAIN)
+        found = sorted([*found, *again], key=lambda segment: segment.start)
         heard.segments.extend(found)
-        heard.missed_speech.extend(uncovered(window.stretches, found))
+        heard.missed_speech.extend(missed)
         yield Found(found, window.kept[-1].end / SAMPLE_RATE)
     return dataclasses.replace(heard, num_dropped=num_dropped)
+
+
+def _decoded_again(
+    source: Source, window: SpokenWindow, had_prompt: bool, stretch: Stretch
+) -> Generator[Any, Any, list[Segment]]:
+    """A job: the segments of a stretch of a window, without the text before it; none if it was decoded just so."""
+    rest = window.part(stretch)
+    if rest.spans == window.spans and not had_prompt:
+        return []
+    return [segment for one in (yield from _decoded_in_parts(source, rest)) for segment in one.segments]
 
 
 @dataclass(frozen=True)
@@ -110,67 +106,49 @@ class _DecodedSpeech:
 
 
 def _decoded_in_parts(
-    model: SpeechModel,
-    window: SpokenWindow,
-    language: str | None,
-    options: TranscriptionOptions,
-    earlier: EarlierText | None,
+    source: Source, window: SpokenWindow, earlier: EarlierText | None = None, language: str | None = None
 ) -> Generator[Any, Any, list[_DecodedSpeech]]:
     """A job: what one window says, cut where its language changes, and again as long as words leave speech out.
 
-    language: None: detected. earlier: the text before it. Ends because a part has fewer spans than what it is cut from,
-    and one span is never cut.
+    earlier: the text before it. language: of the window if it is known, with ``multilingual``. Ends because a part has
+    fewer spans than what it is cut from, and one span is never cut.
     """
-    features, whole = model.window_features(window.sound()), None
+    model, sound, whole = source.model, window.sound(), None
     decoded: list[_DecodedSpeech] = []
-
-    def previous(code: str) -> list[int]:
-        return [] if earlier is None else earlier.prompt(code if options.multilingual else None)
-
-    if language is None:
-        found = yield from window_language(model, features, options)
-        language = found.code
+    heard = dataclasses.replace(
+        source, waveform=sound, features=model.window_features(sound), language=language or source.language
+    )
+    if source.options.multilingual and language is None:
+        found = yield from window_language(heard)
+        heard = dataclasses.replace(heard, language=found.code)
         if is_certain(found):
-            whole = yield from _decoded(model, window, features, language, options, previous(language))
+            whole = yield from _decoded(heard, window, earlier)
         if whole is None or whole.avg_logprob < LIKELY:
             runs = yield from language_runs(model, found, window.spans, lambda run: window.of(run).sound())
             for code, run in runs if len(runs) > 1 else ():
-                decoded += yield from _decoded_in_parts(model, window.of(run), code, options, None)
+                decoded += yield from _decoded_in_parts(source, window.of(run), language=code)
             if decoded:
                 return decoded
-            if runs[0][0] != language:
-                language, whole = runs[0][0], None
+            if runs[0][0] != found.code:
+                heard, whole = dataclasses.replace(heard, language=runs[0][0]), None
     if whole is None:
-        whole = yield from _decoded(model, window, features, language, options, previous(language))
+        whole = yield from _decoded(heard, window, earlier)
     for part in _parts(window, whole.timings):
-        decoded += yield from _decoded_in_parts(model, part, language, options, None)
+        decoded += yield from _decoded_in_parts(source, part, language=heard.language)
     return decoded or [whole]
 
 
-def _decoded(
-    model: SpeechModel,
-    window: SpokenWindow,
-    features: Tensor,
-    language: str,
-    options: TranscriptionOptions,
-    previous: list[int],
-) -> Generator[Any, Any, _DecodedSpeech]:
-    """A job: what one window says. features: of its sound. language: code. previous: tokens of the text before it."""
-    untimed = dataclasses.replace(options, without_timestamps=True)
-    decoded = yield from decode_window(
-        model, features, untimed, language=language, previous_tokens=previous, prefix=window.prefix
-    )
+def _decoded(heard: Source, window: SpokenWindow, earlier: EarlierText | None) -> Generator[Any, Any, _DecodedSpeech]:
+    """A job: what one window says. earlier: the text before it."""
+    model, options = heard.model, heard.options
+    untimed = dataclasses.replace(heard, options=dataclasses.replace(options, without_timestamps=True))
+    previous = [] if earlier is None else earlier.prompt(heard.language)
+    decoded = yield from decode_window(untimed, previous, window.prefix)
     if not decoded.text or decoded.is_silent(options):
         return _DecodedSpeech(is_dropped=bool(decoded.text))
-    timings = yield from _timings(model, features, decoded, language, options)
-    segment = whole_segment(
-        model,
-        decoded,
-        seek=window.kept[0].start * model.fps // SAMPLE_RATE,
-        start=0.0,
-        end=features.shape[1] / model.fps,
-        language=language if options.multilingual else None,
-    )
+    timings = yield from _timings(heard, decoded)
+    seek = window.kept[0].start * model.fps // SAMPLE_RATE
+    segment = whole_segment(heard, decoded, seek=seek, start=0.0, end=heard.seconds)
     cut = _cut_between_sentences(model, window, segment, timings, options)
     found = [window.timeline.restored(each) for each in cut]
     if not options.word_timestamps:
@@ -178,15 +156,14 @@ def _decoded(
     return _DecodedSpeech(found, timings, decoded.temperature, decoded.avg_logprob)
 
 
-def _timings(
-    model: SpeechModel, features: Tensor, decoded: DecodedWindow, language: str, options: TranscriptionOptions
-) -> Generator[Any, Any, list[WordTiming]]:
+def _timings(heard: Source, decoded: DecodedWindow) -> Generator[Any, Any, list[WordTiming]]:
     """A job: the words of a window; none where nobody asks for times or the model cannot tell them."""
+    model, options = heard.model, heard.options
     if not options.word_timestamps and (options.without_timestamps or not model.alignment_heads):
         return []
     text_tokens = model.tokenizer.text_tokens
     text = [token for token in decoded.tokens if token in text_tokens]  # a draw may hold timestamps, too
-    return (yield from time_words(model, features, text, options, language=language, context=decoded.context))
+    return (yield from time_words(heard, text, decoded.context))
 
 
 def _parts(window: SpokenWindow, timings: list[WordTiming]) -> list[SpokenWindow]:

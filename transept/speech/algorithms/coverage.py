@@ -1,7 +1,6 @@
-"""Coverage: find speech without text, so that it is decoded again or reported.
+"""Coverage: find speech without text, so that it is decoded again or reported (`second_hearing.py`).
 
-Models leave speech out: a window ends early where the language changes, or the text jumps to a later sentence. All
-modes look for speech in the gaps between segments, and, where words have times, between words.
+All modes look for it in the gaps between segments, and, where words have times, between words.
 """
 
 from __future__ import annotations
@@ -37,6 +36,16 @@ class Heard:
     segments: list[Segment] = field(default_factory=list)
     missed_speech: list[Stretch] = field(default_factory=list)
     num_dropped: int = 0
+
+    @classmethod
+    def joined(cls, parts: Sequence[Heard]) -> Heard:
+        """Return the whole of a recording that was decoded in parts."""
+        segments = [segment for part in parts for segment in part.segments]
+        return cls(
+            [dataclasses.replace(segment, id=index) for index, segment in enumerate(segments)],
+            [stretch for part in parts for stretch in part.missed_speech],
+            sum(part.num_dropped for part in parts),
+        )
 
 
 def uncovered(stretches: Iterable[Stretch], segments: Sequence[Segment], longest: float = LONGEST_GAP) -> list[Stretch]:

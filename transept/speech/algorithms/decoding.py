@@ -17,8 +17,8 @@ from transept.core.request.prompt_probe import PromptProbe
 from transept.core.request.sampling_params import LogitsProcessor, SamplingParams
 from transept.speech.algorithms.plausibility import is_plausible
 from transept.speech.algorithms.prompt import WindowPrompt, window_prompt
+from transept.speech.algorithms.source import Source
 from transept.speech.options import TranscriptionOptions
-from transept.speech.speech_model import SpeechModel
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -61,61 +61,51 @@ class DecodedWindow:
 
 
 def decode_window(
-    model: SpeechModel,
-    features: Tensor,
-    options: TranscriptionOptions,
-    *,
-    language: str,
-    previous_tokens: Sequence[int] = (),
-    prefix: str | None = None,
+    heard: Source, previous_tokens: Sequence[int] = (), prefix: str | None = None
 ) -> Generator[Any, Any, DecodedWindow]:
     """A job: decode one window, at one temperature after the other until a result is good enough, or at the last one.
 
     With encoder_context the encoder first reads a part of the window; where that result is in doubt, all of it.
 
-    features: [channels, up to window_frames]. language: code. previous_tokens: what was said before, as a prompt.
-    prefix: how the text begins.
+    heard: the window. previous_tokens: what was said before, as a prompt. prefix: how the text begins.
     """
-    prompt = window_prompt(model, options, language, previous_tokens, prefix)
-    context = model.short_context(features, options)
+    model, options = heard.model, heard.options
+    prompt = window_prompt(heard, previous_tokens, prefix)
+    context = model.short_context(heard.features, options)
     if context is not None:
-        first = options.temperatures[:1]
-        decoded = yield from _attempts(model, features, options, prompt, first, context)
-        trusted = _is_trusted(model, features, options, decoded)
+        decoded = yield from _attempts(heard, prompt, options.temperatures[:1], context)
+        trusted = _is_trusted(heard, decoded)
         model.short_contexts.count(trusted)
         if trusted:
             return decoded
-    return (yield from _attempts(model, features, options, prompt, options.temperatures, None))
+    return (yield from _attempts(heard, prompt, options.temperatures, None))
 
 
-def _is_trusted(model: SpeechModel, features: Tensor, options: TranscriptionOptions, decoded: DecodedWindow) -> bool:
+def _is_trusted(heard: Source, decoded: DecodedWindow) -> bool:
     """Whether nothing suggests that the encoder read too little of a window. Where in doubt it reads all of it."""
+    model, options = heard.model, heard.options
     if decoded.needs_fallback(options) or decoded.is_silent(options) or not decoded.is_finished:
         return False
-    return is_plausible(model.tokenizer, model.spec, decoded.tokens, decoded.text, features.shape[1] / model.fps)
+    return is_plausible(model.tokenizer, model.spec, decoded.tokens, decoded.text, heard.seconds)
 
 
 def _attempts(
-    model: SpeechModel,
-    features: Tensor,
-    options: TranscriptionOptions,
-    prompt: WindowPrompt,
-    temperatures: Sequence[float],
-    context: int | None,
+    heard: Source, prompt: WindowPrompt, temperatures: Sequence[float], context: int | None
 ) -> Generator[Any, Any, DecodedWindow]:
     """A job: the first result that needs no fallback, or the last one. context: see SpeechModel.short_context."""
+    model, options = heard.model, heard.options
     no_speech, probe = model.tokenizer.control.no_speech, None
     if no_speech is not None:  # as likely after the first opening token, which starts the transcript
         probe = PromptProbe(logprobs=((len(prompt.earlier), no_speech),))
     no_speech_prob = 0.0
     for attempt, temperature in enumerate(temperatures):
         model.num_temperature_retries += attempt > 0
-        params = _sampling_params(model, options, temperature, prompt, probe)
-        (output,) = yield Submit([model.request(features, prompt.tokens, params, context)])
+        params = _sampling_params(heard, temperature, prompt, probe)
+        (output,) = yield Submit([model.request(heard.features, prompt.tokens, params, context)])
         if probe is not None:
             no_speech_prob = math.exp(output.prompt_probe.logprobs[0])
             probe = None  # the prompt stays the same, and so does the answer
-        decoded = _decoded(model, options, output, temperature, prompt.prefix, no_speech_prob, context)
+        decoded = _decoded(heard, output, temperature, prompt.prefix, no_speech_prob, context)
         if not decoded.needs_fallback(options):
             break
     return decoded
@@ -126,13 +116,10 @@ def _unchanged(logits: Tensor, rows: Any) -> None:
 
 
 def _sampling_params(
-    model: SpeechModel,
-    options: TranscriptionOptions,
-    temperature: float,
-    prompt: WindowPrompt,
-    probe: PromptProbe | None,
+    heard: Source, temperature: float, prompt: WindowPrompt, probe: PromptProbe | None
 ) -> SamplingParams:
     """The parameters of one attempt; nothing is left for the checkpoint's settings to fill."""
+    model, options = heard.model, heard.options
     search: dict[str, Any] = {"num_beams": 1}
     if temperature > 0:
         search = {"num_beams": 1, "n": options.best_of or 1, "seed": options.seed}
@@ -180,8 +167,7 @@ def divisor(length: int, options: TranscriptionOptions) -> float:
 
 
 def _decoded(
-    model: SpeechModel,
-    options: TranscriptionOptions,
+    heard: Source,
     output: RequestOutput,
     temperature: float,
     prefix_tokens: list[int],
@@ -189,6 +175,7 @@ def _decoded(
     context: int | None,
 ) -> DecodedWindow:
     """The best of a request's samples or hypotheses."""
+    model, options = heard.model, heard.options
 
     def new_tokens(completion: CompletionOutput) -> list[int]:
         tokens = completion.token_ids

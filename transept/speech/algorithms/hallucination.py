@@ -6,12 +6,13 @@ writes words that are improbable, very short or very long.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
-from transept.speech.algorithms.segmentation import CutWindow, Window
+from transept.speech.algorithms.segmentation import CutWindow
+from transept.speech.algorithms.source import Source, Window
 from transept.speech.options import APPEND_PUNCTUATIONS, PREPEND_PUNCTUATIONS
 from transept.speech.segments import Segment, Word
-from transept.speech.speech_model import SpeechModel
 
 PUNCTUATION = PREPEND_PUNCTUATIONS + APPEND_PUNCTUATIONS
 WORDS_JUDGED = 8  # of a segment, its first
@@ -24,37 +25,44 @@ NEAR = 2.0  # seconds from the edge of a window within which silence is taken fo
 SMALLEST_STEP = 1.0  # seconds that the next window begins later at least
 
 
-def last_word_end(segments: Sequence[Segment]) -> float | None:
-    """Where the last word ends, or the last segment where there is no word; None without segments."""
+def last_word_end(segments: Sequence[Segment], otherwise: float) -> float:
+    """Where the last word ends, or the last segment where there is no word; `otherwise` without segments."""
     for segment in reversed(segments):
         if segment.words:
             return segment.words[-1].end
-    return segments[-1].end if segments else None
+    return segments[-1].end if segments else otherwise
 
 
-def skip_hallucinations(
-    cut: CutWindow,
-    window: Window,
-    model: SpeechModel,
-    *,
-    threshold: float,
-    chunk: int,
-    num_frames: int,
-    last_speech: float,
-) -> tuple[list[Segment] | None, int]:
-    """The segments to keep and the frame of the next window.
+def believable(cut: CutWindow, window: Window, source: Source, last_speech: float) -> CutWindow:
+    """The segments to keep of a window whose words are timed; the next one begins as the words say.
 
-    cut: the window with its words, next_start as they say. threshold: seconds of silence that are long. chunk: frames
-    of a full window. num_frames: of the recording. last_speech: seconds at which the last word before this window ends.
-    None for segments: the window begins with silence and words made up from it, and counts for nothing.
+    source: the recording. last_speech: seconds at which the last word before this window ends.
     """
-    offset = window.start / model.fps
-    window_end = (window.start + chunk) / model.fps
+    fps, threshold = source.model.fps, source.options.hallucination_silence_threshold
+    offset, window_end = window.start / fps, (window.start + source.chunk) / fps  # seconds
+    spoken = last_word_end(cut.segments, offset)
+    if not cut.ends_in_silence and spoken > offset:
+        rest_is_short = threshold is not None and window_end - spoken <= threshold
+        cut = dataclasses.replace(cut, next_start=window.end if rest_is_short else round(spoken * fps))
+    if threshold is not None:
+        cut = _without_hallucinations(cut, window, source, threshold, last_speech)
+    return dataclasses.replace(cut, next_start=max(cut.next_start, window.start + 1))
+
+
+def _without_hallucinations(
+    cut: CutWindow, window: Window, source: Source, threshold: float, last_speech: float
+) -> CutWindow:
+    """Skip the segments from the first on that is made up, and the silence around it; threshold: seconds of silence.
+
+    A window that begins with silence and words made up from it is skipped.
+    """
+    fps = source.model.fps
+    offset, window_end = window.start / fps, (window.start + source.chunk) / fps
     first = _with_words(cut.segments)
     if first is not None and _is_anomalous(first):
         gap = first.start - offset
         if gap > threshold:
-            return None, window.start + round(gap * model.fps)
+            return CutWindow([], window.start + round(gap * fps), cut.ends_in_silence, is_skipped=True)
 
     last_end = last_speech
     for index, segment in enumerate(cut.segments):
@@ -62,7 +70,7 @@ def skip_hallucinations(
             continue
         if _is_anomalous(segment):
             following = _with_words(cut.segments[index + 1 :])
-            following_start = offset + window.size / model.fps
+            following_start = offset + window.size / fps
             if following is not None and following.words:
                 following_start = following.words[0].start
             silence_before = (
@@ -72,12 +80,12 @@ def skip_hallucinations(
                 following_start - segment.end > threshold or _is_anomalous(following) or window_end - segment.end < NEAR
             )
             if silence_before and silence_after:
-                next_start = round(max(offset + SMALLEST_STEP, segment.start) * model.fps)
-                if num_frames / model.fps - segment.end < threshold:
-                    next_start = num_frames
-                return cut.segments[:index], next_start
+                next_start = round(max(offset + SMALLEST_STEP, segment.start) * fps)
+                if source.seconds - segment.end < threshold:
+                    next_start = source.num_frames
+                return dataclasses.replace(cut, segments=cut.segments[:index], next_start=next_start)
         last_end = segment.end
-    return cut.segments, cut.next_start
+    return cut
 
 
 def _with_words(segments: Sequence[Segment]) -> Segment | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from transept.core.jobs.job import Submit
 from transept.core.request.sampling_params import SamplingParams
-from transept.speech.options import TranscriptionOptions
+from transept.speech.algorithms.source import Source, Window
 from transept.speech.speech_model import SpeechModel
 
 if TYPE_CHECKING:
@@ -35,21 +35,19 @@ class Language:
     probabilities: dict[str, float] = field(default_factory=dict)
 
 
-def recording_language(
-    model: SpeechModel, features: Tensor, options: TranscriptionOptions
-) -> Generator[Any, Any, Language]:
+def recording_language(source: Source) -> Generator[Any, Any, Language]:
     """A job: the language that the user named, or else the recording's, from its first windows.
 
-    features: [channels, frames] of the whole recording. Of several windows the first that is surer than
+    Of several windows the first that is surer than
     language_detection_threshold decides, or else the language that most of them are in.
     """
+    model, options = source.model, source.options
     if options.language is not None or not model.detects:
         return Language(model.language_code(options.language) or model.undetected_language)
     detected: list[Language] = []
-    chunk = model.chunk_frames(options)
-    num_frames = min(features.shape[1], options.language_detection_segments * chunk)
-    for start in range(0, num_frames, chunk):
-        language = yield from window_language(model, features[:, start : start + chunk], options)
+    num_frames = min(source.num_frames, options.language_detection_segments * source.chunk)
+    for start in range(0, num_frames, source.chunk):
+        language = yield from window_language(source.window(Window(start, source.chunk)))
         if (language.probability or 0.0) > options.language_detection_threshold:
             return language
         detected.append(language)
@@ -59,13 +57,12 @@ def recording_language(
     return max((each for each in detected if each.code == code), key=lambda each: each.probability or 0.0)
 
 
-def window_language(
-    model: SpeechModel, features: Tensor, options: TranscriptionOptions
-) -> Generator[Any, Any, Language]:
-    """A job: the most likely language of one window. features: [channels, up to window_frames].
+def window_language(heard: Source) -> Generator[Any, Any, Language]:
+    """A job: the most likely language of one window.
 
     With encoder_context the encoder reads a part of the window, and all of it where that leaves doubt.
     """
+    model, features, options = heard.model, heard.features, heard.options
     context = model.short_context(features, options)
     (output,) = yield Submit([language_request(model, features, context)])
     found = detected(model, output)

@@ -9,12 +9,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from transept.core.jobs.job import Submit
+from transept.core.jobs.job import Offload, Submit
 from transept.multimodal.waveforms import Waveform
-from transept.speech.algorithms.language import Language, detected, language_request
+from transept.speech.algorithms.decoding import DecodedWindow
+from transept.speech.algorithms.language import Language, detected, language_request, window_language
+from transept.speech.algorithms.source import Source, Window
 from transept.speech.speech_model import SpeechModel
 from transept.speech.vad.options import VadOptions
 from transept.speech.vad.spans import SAMPLE_RATE, Span, speech_spans
@@ -31,6 +34,31 @@ LEAST = 1e-3  # probability that any language has, however sure the model is
 def is_certain(language: Language) -> bool:
     """Whether a window's language leaves no doubt."""
     return (language.probability or 0.0) >= CERTAIN
+
+
+def in_one_language(
+    heard: Source, before: str | None, decode: Callable[[Source], Generator[Any, Any, DecodedWindow]]
+) -> Generator[Any, Any, tuple[Source, DecodedWindow]]:
+    """A job: a window up to where its language changes, in that language, and its text.
+
+    before: the language of the window before it, if known. decode: a job that decodes a window in its language.
+    """
+    whole = yield from window_language(heard)
+    heard = dataclasses.replace(heard, language=whole.code)
+    decoded = (yield from decode(heard)) if is_certain(whole) else None
+    if (decoded is None or decoded.avg_logprob < LIKELY) and heard.model.spec.sample_rate == SAMPLE_RATE:
+        sound, per_frame = heard.waveform, SAMPLE_RATE // heard.model.fps  # samples
+        spans = yield Offload(partial(spans_between_pauses, sound, heard.options.vad_options))
+        runs = yield from language_runs(
+            heard.model, whole, spans, lambda run: sound[spans[run.start].start : spans[run.stop - 1].end], before
+        )
+        code, first = runs[0]
+        if first.stop < len(spans):
+            pause = (spans[first.stop - 1].end + spans[first.stop].start) // 2
+            heard, decoded = heard.window(Window(0, max(1, pause // per_frame))), None
+        if code != whole.code:
+            heard, decoded = dataclasses.replace(heard, language=code), None
+    return heard, decoded or (yield from decode(heard))
 
 
 def language_runs(

@@ -12,10 +12,9 @@ import dataclasses
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,16 +22,15 @@ from transept.core.jobs.job import Gather, Offload
 from transept.multimodal.waveforms import Waveform
 from transept.speech.algorithms import sequential
 from transept.speech.algorithms.coverage import Heard, known_within
-from transept.speech.algorithms.window_walk import TOLERANCE
+from transept.speech.algorithms.segmentation import TOLERANCE
+from transept.speech.algorithms.silence import Part
+from transept.speech.algorithms.source import Source
 from transept.speech.options import TranscriptionOptions
 from transept.speech.segments import Segment
 from transept.speech.speech_model import SpeechModel
 from transept.speech.timing.timeline import Timeline
 from transept.speech.vad.options import VadOptions
 from transept.speech.vad.spans import BATCHED_MIN_SILENCE_MS, FILTER_MIN_SILENCE_MS, SAMPLE_RATE, Span, speech_spans
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 LONGEST_PASSAGE = 120.0  # seconds
 LONGEST_SPAN = 30.0  # seconds of speech without a pause; longer spans are cut at their quietest place
@@ -41,27 +39,12 @@ PAUSE = 1.0  # seconds of silence in a segment; a bit of speech beyond it belong
 LEAD = 0.1  # seconds by which a word may begin before the speech that voice activity detection found
 
 
-@dataclass(frozen=True)
-class Passage:
-    """A part of a recording that is decoded as one piece.
+class Passage(Part):
+    """A passage of one or two minutes."""
 
-    recording: the whole recording, float32 [samples]. spans: speech, in samples of the recording. kept: the parts of
-    the recording that are joined and decoded. prefix: how the text begins.
-    """
-
-    recording: Waveform = field(repr=False, compare=False)
-    spans: tuple[Span, ...]
-    kept: tuple[Span, ...]
-    prefix: str | None
-
-    def sound(self) -> Waveform:
-        """Return the kept parts, joined: float32 [samples]."""
-        parts = [self.recording[span.start : span.end] for span in self.kept]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-    def cuts(self) -> list[float]:
+    def cuts(self) -> tuple[float, ...]:
         """Return the seconds in `sound` at which one part ends and the next begins."""
-        return [samples / SAMPLE_RATE for samples in accumulate(span.end - span.start for span in self.kept[:-1])]
+        return tuple(samples / SAMPLE_RATE for samples in accumulate(span.end - span.start for span in self.kept[:-1]))
 
     def spoken(self) -> list[Span]:
         """Return the spans of speech in samples of `sound`."""
@@ -165,44 +148,25 @@ def without_silence(model: SpeechModel, waveform: Waveform, options: Transcripti
     return np.concatenate(parts) if parts else waveform
 
 
-def decode_passages(
-    model: SpeechModel,
-    passages: Sequence[Passage],
-    features: Tensor | None,
-    language: str,
-    options: TranscriptionOptions,
-) -> Generator[Any, Any, Heard]:
-    """A job that decodes all passages of a recording.
-
-    features: of the first passage, [channels, frames]; None without passages. language: code.
-    """
-    jobs = (
-        _decoded(model, passage, None if index else features, language, options)
-        for index, passage in enumerate(passages)
-    )
-    heard = yield Gather(jobs, max_jobs=options.batch_size)
-    segments = [segment for each in heard for segment in each.segments]
-    missed = [stretch for each in heard for stretch in each.missed_speech]
-    num_dropped = sum(each.num_dropped for each in heard)
-    return Heard(
-        [dataclasses.replace(segment, id=index) for index, segment in enumerate(segments)], missed, num_dropped
-    )
+def decode_passages(source: Source, passages: Sequence[Passage]) -> Generator[Any, Any, Heard]:
+    """A job that decodes all passages of a recording. source: the first passage."""
+    jobs = (_decoded(source, passage, is_first=passage is passages[0]) for passage in passages)
+    heard = yield Gather(jobs, max_jobs=source.options.batch_size)
+    return Heard.joined(heard)
 
 
-def _decoded(
-    model: SpeechModel, passage: Passage, features: Tensor | None, language: str, options: TranscriptionOptions
-) -> Generator[Any, Any, Heard]:
-    """A job that decodes one passage. features: of the passage; None if they are not computed yet."""
+def _decoded(source: Source, passage: Passage, is_first: bool) -> Generator[Any, Any, Heard]:
+    """A job that decodes one passage. source: the first one."""
     sound = passage.sound()
-    if features is None:
-        features = yield Offload(partial(model.features, sound))
-    own = dataclasses.replace(options, clip_timestamps=(), prefix=passage.prefix)
-    timeline = PassageTimeline(passage, model.fps)
-    return (
-        yield from sequential.decode_windows(
-            model, sound, features, language, own, timeline, speech=passage.spoken(), cuts=passage.cuts()
-        )
+    own = dataclasses.replace(
+        source,
+        waveform=sound,
+        features=source.features if is_first else (yield Offload(partial(source.model.features, sound))),
+        options=dataclasses.replace(source.options, clip_timestamps=(), prefix=passage.prefix),
+        speech=passage.spoken(),
+        cuts=passage.cuts(),
     )
+    return (yield from sequential.transcribe(own, PassageTimeline(passage, source.model.fps)))
 
 
 def _loud_and_quiet(waveform: Waveform, options: VadOptions, silence: int) -> list[Span]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from transept.speech.algorithms.source import Source
 from transept.speech.options import TranscriptionOptions
 from transept.speech.segments import Segment
 from transept.speech.speech_model import SpeechModel
@@ -28,12 +29,10 @@ class WindowPrompt:
         return [*self.earlier, *self.opening, *self.prefix]
 
 
-def window_prompt(
-    model: SpeechModel, options: TranscriptionOptions, language: str, previous_tokens: Sequence[int], prefix: str | None
-) -> WindowPrompt:
-    """The prompt of one window. language: code. previous_tokens: what was said before. prefix: how the text begins."""
-    timestamps = not options.without_timestamps
-    opening = model.opening_tokens(language, options, timestamps=timestamps)
+def window_prompt(heard: Source, previous_tokens: Sequence[int], prefix: str | None) -> WindowPrompt:
+    """The prompt of one window. previous_tokens: what was said before. prefix: how the text begins."""
+    model, options, timestamps = heard.model, heard.options, not heard.options.without_timestamps
+    opening = model.opening_tokens(heard.language, options, timestamps=timestamps)
     begin = model.tokenizer.encode_prompt(prefix)[: max_prompt_tokens(model)] if prefix else []
     first_timestamp = model.tokenizer.control.first_timestamp
     if prefix and timestamps and first_timestamp is not None:
@@ -75,8 +74,8 @@ class EarlierText:
     def prompt(self, language: str | None = None) -> list[int]:
         """The tokens before the next window; the decoding cuts them to its limit from the left.
 
-        language: the window's, where windows differ: after text in another one a model goes on in that, so only an
-        initial prompt that is carried is left.
+        language: the window's. After text in another one a model goes on in that, so only an initial prompt that is
+        carried is left.
         """
         if language is not None and self.language not in (language, None):
             return list(self.initial) if self.options.carry_initial_prompt else []

@@ -1,30 +1,25 @@
 """From a window's tokens to segments: the model's timestamps cut it, and say where the next window may begin.
 
-Sequential mode calls `cut_segments` and, once times and words are settled, `cleared` and `audible`; batched mode, whose
-windows are cut between sentences, begins with `whole_segment`.
+Sequential mode calls `cut_segments` and, once times and words are settled, `divided`, `cleared` and `audible`; batched
+mode, whose windows are cut between sentences, begins with `whole_segment`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from transept.speech.algorithms.decoding import DecodedWindow
 from transept.speech.algorithms.plausibility import LATEST_END, longest_text
+from transept.speech.algorithms.source import Source, Window
 from transept.speech.segments import Segment
-from transept.speech.speech_model import SpeechModel
+from transept.speech.timing.turns import cut_between_words
 
 SHORT_WINDOW = 2.0  # seconds; models fill so little sound, and silence up to 30 s after it, with what they said before
-
-
-@dataclass(frozen=True)
-class Window:
-    """A stretch of the recording that one request is about. start, size: frames; size is without the padding."""
-
-    start: int
-    size: int
+TOLERANCE = 0.5  # seconds by which a model's timestamps may miss a pause
 
 
 @dataclass(frozen=True)
@@ -32,25 +27,28 @@ class CutWindow:
     """A window's segments.
 
     next_start: frame from which on nothing is said yet. ends_in_silence: a lone timestamp at the end says that nobody
-    speaks after it.
+    speaks after it. is_skipped: there are no segments, as nobody speaks or a threshold drops the text.
     """
 
     segments: list[Segment]
     next_start: int
     ends_in_silence: bool
+    is_skipped: bool = False
 
 
-def cut_segments(model: SpeechModel, window: Window, decoded: DecodedWindow, language: str | None) -> CutWindow:
+def cut_segments(heard: Source, window: Window, decoded: DecodedWindow) -> CutWindow:
     """Cut a window between each two neighbouring timestamps, as openai-whisper does.
 
         <|0.00|> one sentence<|2.40|><|2.40|> another<|5.00|><|6.00|> and the beginning of a
         |--------- segment ---------||------- segment -------||------- left out: heard again from 5.00 on -----
 
     A window without such a pair is one segment. The segments' ids are 0: only the recording's loop knows how many came
-    before. language: for their field of that name.
+    before. heard: what the window holds.
     """
-    tokenizer, tokens = model.tokenizer, decoded.tokens
-    offset, window_end = window.start / model.fps, window.start + window.size
+    model, tokenizer, tokens = heard.model, heard.model.tokenizer, decoded.tokens
+    if decoded.is_silent(heard.options) or (tokenizer.control.no_speech is None and not decoded.text):
+        return CutWindow([], window.end, ends_in_silence=True, is_skipped=True)
+    offset = window.start / model.fps
     is_time = [tokenizer.is_timestamp(token) for token in tokens]
     cuts = [index for index in range(1, len(tokens)) if is_time[index - 1] and is_time[index]]
     ends_in_silence = is_time[-2:] == [False, True]
@@ -60,11 +58,11 @@ def cut_segments(model: SpeechModel, window: Window, decoded: DecodedWindow, lan
         assert tokenizer.control.first_timestamp is not None
         return token - tokenizer.control.first_timestamp
 
-    whole = whole_segment(model, decoded, seek=window.start, start=offset, end=offset, language=language)
+    whole = whole_segment(heard, decoded, seek=window.start, start=offset, end=offset)
     if not cuts:
         times = [position(token) for token, timed in zip(tokens, is_time, strict=True) if timed]
         duration = times[-1] * step if times and times[-1] else window.size / model.fps
-        return CutWindow([dataclasses.replace(whole, end=offset + duration)], window_end, ends_in_silence)
+        return CutWindow([dataclasses.replace(whole, end=offset + duration)], window.end, ends_in_silence)
     bounds = [0, *cuts, *([len(tokens)] if ends_in_silence else [])]
     segments = []
     for begin, end in pairwise(bounds):
@@ -81,27 +79,25 @@ def cut_segments(model: SpeechModel, window: Window, decoded: DecodedWindow, lan
             )
         )
     if ends_in_silence:
-        return CutWindow(segments, window_end, ends_in_silence)
-    heard = position(tokens[bounds[-1] - 1]) * round(step * model.fps)
-    return CutWindow(segments, window.start + max(heard, 1), ends_in_silence)
+        return CutWindow(segments, window.end, ends_in_silence)
+    frames = position(tokens[bounds[-1] - 1]) * round(step * model.fps)
+    return CutWindow(segments, window.start + max(frames, 1), ends_in_silence)
 
 
-def whole_segment(
-    model: SpeechModel, decoded: DecodedWindow, *, seek: int, start: float, end: float, language: str | None
-) -> Segment:
-    """All of a window's text as one segment, with id 0. seek: frame. start, end: seconds. language: see Segment."""
+def whole_segment(heard: Source, decoded: DecodedWindow, *, seek: int, start: float, end: float) -> Segment:
+    """All of a window's text as one segment, with id 0. heard: the window. seek: frame. start, end: seconds."""
     return Segment(
         id=0,
         seek=seek,
         start=start,
         end=end,
-        text=model.tokenizer.decode(decoded.tokens),
+        text=heard.model.tokenizer.decode(decoded.tokens),
         tokens=decoded.tokens,
         temperature=decoded.temperature,
         avg_logprob=decoded.avg_logprob,
         compression_ratio=decoded.compression_ratio,
         no_speech_prob=decoded.no_speech_prob,
-        language=language,
+        language=heard.told_language,
         token_logprobs=decoded.token_logprobs,
     )
 
@@ -122,15 +118,36 @@ def cleared(segments: Sequence[Segment]) -> list[Segment]:
     ]
 
 
-def audible(segments: Sequence[Segment], window: Window, clip: Window, fps: int) -> list[Segment]:
+def divided(source: Source, segments: Iterable[Segment]) -> list[Segment]:
+    """Divide segments between words where silence was cut out. Segments without words stay whole."""
+    found: list[Segment] = []
+    for segment in segments:
+        first = bisect_right(source.cuts, segment.start + TOLERANCE)
+        if not segment.words or not any(cut < segment.end - TOLERANCE for cut in source.cuts[first : first + 1]):
+            found.append(segment)
+            continue
+        parts = cut_between_words(
+            segment, lambda start, end: bisect_right(source.cuts, (start + end) / 2), source.model.tokenizer.decode
+        )
+        for _, part in parts:
+            end = max(part.end, part.start + source.model.spec.seconds_per_timestamp)
+            found.append(dataclasses.replace(part, end=end))
+    return found
+
+
+def audible(source: Source, segments: Sequence[Segment], window: Window, clip: Window) -> list[Segment]:
     """The segments of a window, cleared, without what cannot have been said before the sound's end.
 
     clip: the sound; silence fills the model's window after it. What the model times more than LATEST_END beyond it ends
     with it. After the clip's first window, what begins after the sound is left out, and text for which there was no
     time: the last sentence again, as models write it, and not only for the last third of a second of a file.
+    With ``multilingual`` segments end with the window, after which another language may be spoken.
     """
-    last, begin = (clip.start + clip.size) / fps, window.start / fps
-    kept = []
+    fps, kept = source.model.fps, []
+    if source.options.multilingual:
+        stop = window.end / fps
+        segments = [dataclasses.replace(each, end=min(each.end, stop)) for each in segments if each.start < stop]
+    last, begin = clip.end / fps, window.start / fps
     for segment in segments:
         is_late = segment.end > last + LATEST_END
         room = last - (segment.start if is_late else begin)  # seconds

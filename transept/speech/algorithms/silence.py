@@ -6,6 +6,7 @@ Called by `transept.speech.recording`; both functions read the whole recording, 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,7 +16,7 @@ import numpy as np
 from transept.errors import ParameterError
 from transept.multimodal.large_memory import empty
 from transept.multimodal.waveforms import Waveform
-from transept.speech.algorithms.coverage import SHORT_PAUSE, Stretch
+from transept.speech.algorithms.coverage import Stretch, known_within
 from transept.speech.options import TranscriptionOptions
 from transept.speech.speech_model import SpeechModel
 from transept.speech.timing.timeline import Timeline
@@ -34,17 +35,31 @@ def speech_only(waveform: Waveform, rate: int, options: TranscriptionOptions) ->
 
 
 @dataclass(frozen=True)
-class SpokenWindow:
-    """Stretches of speech that are decoded as one, at most the model's window together.
+class Part:
+    """Speech that is decoded in one piece.
 
-    recording: all of it, float32 [samples]. spans: samples at which someone speaks. kept: the same with some of the
-    silence around them. prefix: how its text begins.
+    recording: all of it, float32 [samples]. spans: samples at which someone speaks. kept: the stretches of the
+    recording that are joined and decoded, with some of the silence around the spans. prefix: how the text begins.
     """
 
     recording: Waveform = field(repr=False, compare=False)
     spans: tuple[Span, ...]
     kept: tuple[Span, ...]
     prefix: str | None
+
+    def sound(self) -> Waveform:
+        """Return what is kept, joined: float32 [samples]."""
+        return _joined(self.recording, self.kept)
+
+
+def num_kept(parts: Sequence[Part]) -> int:
+    """Return the number of samples that are decoded."""
+    return sum(span.end - span.start for part in parts for span in part.kept)
+
+
+@dataclass(frozen=True)
+class SpokenWindow(Part):
+    """Stretches of speech that are decoded as one, at most the model's window together; one of `kept` for each span."""
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -53,14 +68,8 @@ class SpokenWindow:
 
     @cached_property
     def stretches(self) -> list[Stretch]:
-        """Where somebody speaks, without the pauses of up to SHORT_PAUSE between."""
-        merged: list[Stretch] = []
-        for span in self.spans:
-            begin, end = round(span.start / SAMPLE_RATE, 2), round(span.end / SAMPLE_RATE, 2)
-            if merged and begin - merged[-1][1] <= SHORT_PAUSE:
-                begin = merged.pop()[0]
-            merged.append((begin, end))
-        return merged
+        """Where somebody speaks for long, without the pauses of up to SHORT_PAUSE between."""
+        return known_within(self.spans, (0.0, math.inf))
 
     def of(self, indices: range) -> SpokenWindow:
         """The window of some of the spans alone. indices: of neighbours."""
@@ -76,10 +85,6 @@ class SpokenWindow:
             index for index, span in enumerate(self.spans) if begin <= (span.start + span.end) / 2 / SAMPLE_RATE <= end
         ]
         return self.of(range(inside[0], inside[-1] + 1)) if inside else self
-
-    def sound(self) -> Waveform:
-        """What is heard of it."""
-        return _joined(self.recording, self.kept)
 
 
 def spoken_windows(model: SpeechModel, waveform: Waveform, options: TranscriptionOptions) -> list[SpokenWindow]:
@@ -119,5 +124,7 @@ def spoken_windows(model: SpeechModel, waveform: Waveform, options: Transcriptio
 
 
 def _joined(waveform: Waveform, spans: Sequence[Span]) -> Waveform:
+    if len(spans) == 1:
+        return waveform[spans[0].start : spans[0].end]
     joined = empty((sum(span.end - span.start for span in spans),))
     return np.concatenate([waveform[span.start : span.end] for span in spans], out=joined) if spans else joined

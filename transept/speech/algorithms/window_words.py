@@ -8,7 +8,7 @@ and with its end.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,34 +16,22 @@ from transept.core.jobs.job import Submit
 from transept.core.request.prompt_probe import PromptProbe
 from transept.core.request.prompts import Request
 from transept.core.request.sampling_params import SamplingParams
-from transept.speech.options import TranscriptionOptions
+from transept.speech.algorithms.source import Source
 from transept.speech.segments import Segment
-from transept.speech.speech_model import SpeechModel
 from transept.speech.timing.words import WordTiming, place_words, token_times, word_timings
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def add_words(
-    model: SpeechModel,
-    features: Tensor,
-    segments: Sequence[Segment],
-    options: TranscriptionOptions,
-    *,
-    language: str,
-    time_offset: float,
-    last_speech: float,
-    context: int | None = None,
+    heard: Source, segments: Sequence[Segment], time_offset: float, last_speech: float, context: int | None = None
 ) -> Generator[Any, Any, list[Segment]]:
     """A job: the segments of one window with their words, and with start and end as the words say.
 
-    features: of the window, [channels, up to window_frames]. language: code. time_offset, last_speech: seconds at which
-    the window begins, and at which the last word before it ends. context: of its DecodedWindow.
+    time_offset, last_speech: seconds at which the window begins, and at which the last word before it ends. context: of
+    its DecodedWindow.
     """
-    texts = [[token for token in segment.tokens if token in model.tokenizer.text_tokens] for segment in segments]
-    text = [token for tokens in texts for token in tokens]
-    timings = yield from time_words(model, features, text, options, language=language, context=context)
+    options, text_tokens = heard.options, heard.model.tokenizer.text_tokens
+    texts = [[token for token in segment.tokens if token in text_tokens] for segment in segments]
+    timings = yield from time_words(heard, [token for tokens in texts for token in tokens], context)
     return place_words(
         segments,
         timings,
@@ -55,19 +43,10 @@ def add_words(
     )
 
 
-def time_words(
-    model: SpeechModel,
-    features: Tensor,
-    text: Sequence[int],
-    options: TranscriptionOptions,
-    *,
-    language: str,
-    context: int | None = None,
-) -> Generator[Any, Any, list[WordTiming]]:
+def time_words(heard: Source, text: Sequence[int], context: int | None = None) -> Generator[Any, Any, list[WordTiming]]:
     """A job: the words of one window's text with their times, and with their probabilities if those are asked for.
 
-    features: of the window, [channels, up to window_frames]. text: tokens, without timestamps. language: code.
-    context: of its DecodedWindow.
+    text: tokens, without timestamps. context: of the window's DecodedWindow.
     Without word_timestamps every probability is 1, for which nothing is computed.
 
     Of a text that is too long for one request, the last tokens are timed by a second one, whose decoder prompt leaves
@@ -75,19 +54,20 @@ def time_words(
     """
     if not text:
         return []
-    opening = model.opening_tokens(language, options, timestamps=False)
+    model, options = heard.model, heard.options
+    opening = model.opening_tokens(heard.language, options, timestamps=False)
     room = model.max_positions - len(opening) - 2  # beside the end of the text and the token that a request gives
     starts = range(0, len(text), room)
     begins = [max(0, min(start, len(text) - room)) for start in starts]
     parts = [text[begin : begin + room] for begin in begins]
-    outputs = yield Submit([_timing_request(model, features, opening, part, options, context) for part in parts])
+    outputs = yield Submit([_timing_request(heard, opening, part, context) for part in parts])
     times, logprobs = np.empty(0), [0.0] * len(text)
     for start, begin, part, output in zip(starts, begins, parts, outputs, strict=True):
         weights = output.prompt_probe.cross_attention
         part_times = token_times(
             weights,
             len(part),
-            num_frames=features.shape[1],
+            num_frames=heard.num_frames,
             frames_per_position=-(-(context or model.window_frames) // weights.shape[-1]),
             frames_per_second=model.fps,
         )
@@ -99,19 +79,13 @@ def time_words(
         logprobs,
         np.maximum.accumulate(times),
         tokenizer=model.tokenizer.tokenizer,
-        language=language if model.languages else None,
+        language=heard.language if model.languages else None,
     )
 
 
-def _timing_request(
-    model: SpeechModel,
-    features: Tensor,
-    opening: Sequence[int],
-    text: Sequence[int],
-    options: TranscriptionOptions,
-    context: int | None,
-) -> Request:
+def _timing_request(heard: Source, opening: Sequence[int], text: Sequence[int], context: int | None) -> Request:
     """Read where the heads look at each token of a text, and its log probability if word_timestamps asks for it."""
+    model, options = heard.model, heard.options
     first = len(opening) - 1  # position after which the first text token comes
     probe = PromptProbe(
         logprobs=tuple((first + index, token) for index, token in enumerate(text)) if options.word_timestamps else (),
@@ -120,4 +94,4 @@ def _timing_request(
         cross_attention_heads=model.alignment_heads,
     )
     params = SamplingParams(temperature=0.0, num_beams=1, max_tokens=1, prompt_probe=probe, detokenize=False)
-    return model.request(features, [*opening, *text, model.tokenizer.control.end_of_text], params, context)
+    return model.request(heard.features, [*opening, *text, model.tokenizer.control.end_of_text], params, context)

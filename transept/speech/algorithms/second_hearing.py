@@ -1,0 +1,147 @@
+"""Listen again to speech that no text covers, or report it.
+
+Models leave speech out: a window ends early where the language changes, or the text jumps to a later sentence. Both
+modes `listen_again` to such stretches; sequential mode and auto mode look for them with a `SecondHearing`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Iterable
+from functools import partial
+from itertools import pairwise
+from math import inf
+from typing import Any
+
+from transept.core.jobs.job import Job, Offload
+from transept.speech.algorithms.coverage import (
+    BELIEVED,
+    DECODED_AGAIN,
+    LONGEST_GAP,
+    Stretch,
+    believed,
+    gaps_within,
+    known_within,
+    spoken_within,
+    uncovered,
+)
+from transept.speech.algorithms.source import Source, Window
+from transept.speech.segments import Segment
+from transept.speech.timing.turns import cut_between_words
+from transept.speech.vad.spans import SAMPLE_RATE
+
+SHORTEST_PAUSE = 0.2  # seconds; between sentences
+LEAD = 0.1  # seconds before the speech that voice activity detection found
+
+
+def listen_again(
+    stretches: Iterable[Stretch], decode: Callable[[Stretch], Job], shortest: float
+) -> Generator[Any, Any, tuple[list[Segment], list[Stretch]]]:
+    """A job: the segments of speech without text, and the stretches of it that stay without.
+
+    decode: a job for each stretch of more than `shortest` seconds: its segments.
+    """
+    found: list[Segment] = []
+    missed: list[Stretch] = []
+    for stretch in stretches:
+        again = (yield from decode(stretch)) if stretch[1] - stretch[0] > shortest else []
+        found += again
+        missed += uncovered([stretch], again)
+    return found, missed
+
+
+class SecondHearing:
+    """Completes the segments of windows, in auto mode and with ``multilingual``; otherwise only looks for gaps.
+
+    decode: a job: the segments of a stretch of the source. covered: seconds up to which all is heard.
+    missed: stretches of speech without words, in seconds.
+    """
+
+    def __init__(self, source: Source, decode: Callable[[Source, Stretch], Job]) -> None:
+        self.source, self.decode = source, partial(decode, source)
+        self.decodes = source.options.multilingual or source.speech is not None
+        self.covered = 0.0
+        self.missed: list[Stretch] = []
+
+    def complete(
+        self, clip: Window, window: Window, segments: Iterable[Segment], next_start: int
+    ) -> Generator[Any, Any, list[Segment]]:
+        """A job: the segments of a window, with those of speech without text before them, in them and after the last.
+
+        next_start: frame at which the next window begins.
+        """
+        fps, found = self.source.model.fps, list[Segment]()
+        if window.start == clip.start:
+            self.covered = clip.start / fps
+        for segment in segments:
+            if not segment.text:
+                found.append(segment)
+                continue
+            heard = segment if self.source.speech is None else believed(segment)
+            found += yield from self._between(self.covered, heard.start)
+            found += yield from self.with_gaps_filled(heard, segment.end)
+            self.covered = max(self.covered, segment.end)
+        if next_start >= clip.end:
+            found += yield from self._between(self.covered, clip.end / fps)
+        return found
+
+    def with_gaps_filled(self, segment: Segment, end: float) -> Generator[Any, Any, list[Segment]]:
+        """A job: a segment, divided where its text leaves out speech, and that speech's segments between its parts.
+
+        end: up to which the segment's text may leave out speech after its last word.
+        """
+        gaps, again, replaced = gaps_within(segment), list[Segment](), list[Stretch]()
+        if segment.words and end - segment.end > LONGEST_GAP:
+            gaps.append((segment.end, end))
+        for begin, stop in gaps:
+            heard = yield from self._between(begin, stop, self._pause_before(begin, segment.start))
+            if heard:
+                again += heard
+                replaced.append((min(begin, heard[0].start), begin))
+
+        def place(start: float, end: float) -> int | None:
+            """Number the parts of the segment by their words; None for words that were decoded again."""
+            middle = (start + end) / 2
+            is_replaced = any(first <= middle < last for first, last in replaced)
+            return None if is_replaced else bisect_right([first for first, _ in replaced], start)
+
+        parts = cut_between_words(segment, place, self.source.model.tokenizer.decode)
+        kept = [part for number, part in parts if number is not None]
+        return sorted([*kept, *again], key=lambda each: each.start)
+
+    def _between(self, begin: float, end: float, since: float | None = None) -> Generator[Any, Any, list[Segment]]:
+        """A job: the segments of a stretch without text, if it holds long speech and that is decoded again.
+
+        since: where the sentence that the stretch continues may begin. If the model leaves out the begin of the stretch
+        again, the sentence is decoded from there on, and the first segment then begins before the stretch.
+        """
+        source = self.source
+        if end - begin <= LONGEST_GAP or source.model.spec.sample_rate != SAMPLE_RATE:
+            return []
+        if source.speech is None:
+            spoken = yield Offload(partial(spoken_within, source.waveform, (begin, end), source.options.vad_options))
+        else:
+            spoken = known_within(source.speech, (begin, end))
+
+        def decode(stretch: Stretch) -> Generator[Any, Any, list[Segment]]:
+            again: list[Segment] = yield from self.decode(stretch)
+            left_out = uncovered([stretch], again)
+            if since is not None and left_out and left_out[0][0] == stretch[0] <= begin + BELIEVED:
+                sentence: list[Segment] = yield from self.decode((since, stretch[1]))
+                if not uncovered([(since, stretch[1])], sentence):
+                    return sentence
+            return again
+
+        shortest = DECODED_AGAIN if source.speech is None else 0.0
+        found, missed = yield from listen_again(spoken, decode, shortest if self.decodes else inf)
+        self.missed += missed
+        return found
+
+    def _pause_before(self, time: float, earliest: float) -> float | None:
+        """Return the end of the last pause before a time, in seconds; None if there is none after `earliest`."""
+        pauses = [
+            span.start / SAMPLE_RATE
+            for before, span in pairwise(self.source.speech or ())
+            if span.start - before.end >= SHORTEST_PAUSE * SAMPLE_RATE and earliest < span.start / SAMPLE_RATE < time
+        ]
+        return round(pauses[-1] - LEAD, 2) if pauses else None

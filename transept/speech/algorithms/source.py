@@ -1,0 +1,89 @@
+"""Source: the sound that is decoded, and all that decides its text. Every step of a transcription takes one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from transept.multimodal.waveforms import NO_SAMPLES, Waveform
+from transept.speech.options import TranscriptionOptions
+from transept.speech.speech_model import UNKNOWN_LANGUAGE, SpeechModel
+from transept.speech.vad.spans import Span
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of the features that one request is about. start, size: frames; size is without the padding."""
+
+    start: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        """The frame after the last one."""
+        return self.start + self.size
+
+
+@dataclass(frozen=True)
+class Source:
+    """A recording, a part of one, or a window.
+
+    features: [channels, frames]. waveform: float32 [samples], at the model's rate; empty if only features are known.
+    language: code of what is spoken. speech: where somebody speaks, in samples of the waveform; None if that is not
+    known. cuts: seconds, rising, at which silence was cut out of the waveform; segments are divided there.
+    """
+
+    model: SpeechModel
+    options: TranscriptionOptions
+    features: Tensor
+    waveform: Waveform = field(default_factory=lambda: NO_SAMPLES)
+    language: str = UNKNOWN_LANGUAGE
+    speech: Sequence[Span] | None = None
+    cuts: tuple[float, ...] = ()
+
+    @property
+    def num_frames(self) -> int:
+        """Number of frames of the features."""
+        return self.features.shape[1]
+
+    @property
+    def seconds(self) -> float:
+        """Length of the features."""
+        return self.num_frames / self.model.fps
+
+    @property
+    def chunk(self) -> int:
+        """Number of frames of a full window."""
+        return self.model.chunk_frames(self.options)
+
+    @property
+    def is_flat(self) -> bool:
+        """True for digital silence, for which models make up words."""
+        return bool(self.features.amin() == self.features.amax())
+
+    @property
+    def times_words(self) -> bool:
+        """True if the words of each window are timed.
+
+        A model's own timestamps may cover speech that its text leaves out, so they are if it is known who speaks when.
+        """
+        return self.options.word_timestamps or (self.speech is not None and bool(self.model.alignment_heads))
+
+    @property
+    def told_language(self) -> str | None:
+        """The language that segments name: their window's, with ``multilingual``."""
+        return self.language if self.options.multilingual else None
+
+    def window(self, window: Window) -> Source:
+        """Return the part that a window is about."""
+        samples = self.model.spec.sample_rate // self.model.fps  # of a frame
+        return dataclasses.replace(
+            self,
+            features=self.features[:, window.start : window.end].contiguous(),
+            waveform=self.waveform[window.start * samples : window.end * samples],
+        )
