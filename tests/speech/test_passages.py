@@ -201,8 +201,11 @@ def test_speech_that_a_text_leaves_out_between_words_is_decoded_again(
     assert end > last - 1.0
 
 
+@pytest.mark.parametrize(
+    "invented", ["", " This is what he said. This is what he said."], ids=["nothing", "repetition"]
+)
 def test_a_sentence_that_is_left_out_from_its_middle_on_is_decoded_again_from_its_begin(
-    tiny: Transcriber, clips: list[np.ndarray]
+    tiny: Transcriber, clips: list[np.ndarray], invented: str
 ) -> None:
     """The text ends with the second word of the second sentence, which alignment stretches over the rest."""
     pause = np.zeros(RATE // 2, np.float32)
@@ -220,8 +223,11 @@ def test_a_sentence_that_is_left_out_from_its_middle_on_is_decoded_again_from_it
     source = Source(tiny.model, options, tiny.model.features(recording), recording, "en", speech)
 
     def forgetful(source: Source, stretch: tuple[float, float]) -> Any:
-        """Leave out speech that begins in the middle of a sentence, as models do."""
-        return [] if stretch[0] >= kept[-1].end else (yield from decode_stretch(source, stretch))
+        """Leave out speech that begins in the middle of a sentence, or make up text for it, as models do."""
+        if stretch[0] < kept[-1].end:
+            return (yield from decode_stretch(source, stretch))
+        tokens = tiny.model.tokenizer.encode(invented)
+        return [Segment(0, 0, *stretch, invented, tokens, 0.0, -0.9, 1.0, 0.0)]
 
     second = SecondHearing(source, forgetful)
     ((_, found),) = tiny.engine.runner.run([second.with_gaps_filled(given, end)], max_jobs=1)

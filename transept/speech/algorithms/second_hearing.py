@@ -25,6 +25,7 @@ from transept.speech.algorithms.coverage import (
     spoken_within,
     uncovered,
 )
+from transept.speech.algorithms.plausibility import repeats_itself
 from transept.speech.algorithms.source import Source, Window
 from transept.speech.segments import Segment
 from transept.speech.timing.turns import cut_between_words
@@ -113,7 +114,8 @@ class SecondHearing:
         """A job: the segments of a stretch without text, if it holds long speech and that is decoded again.
 
         since: where the sentence that the stretch continues may begin. If the model leaves out the begin of the stretch
-        again, the sentence is decoded from there on, and the first segment then begins before the stretch.
+        again or repeats itself, the sentence is decoded from there on, and the first segment then begins before the
+        stretch.
         """
         source = self.source
         if end - begin <= LONGEST_GAP or source.model.spec.sample_rate != SAMPLE_RATE:
@@ -125,7 +127,8 @@ class SecondHearing:
 
         def decode(stretch: Stretch) -> Generator[Any, Any, list[Segment]]:
             again: list[Segment] = yield from self.decode(stretch)
-            left_out = uncovered([stretch], again)
+            said = [token for each in again for token in each.tokens if token in source.model.tokenizer.text_tokens]
+            left_out = [stretch] if repeats_itself(said) else uncovered([stretch], again)
             if since is not None and left_out and left_out[0][0] == stretch[0] <= begin + BELIEVED:
                 sentence: list[Segment] = yield from self.decode((since, stretch[1]))
                 if not uncovered([(since, stretch[1])], sentence):
