@@ -13,7 +13,7 @@ from transept.cli.transcribe_options import FORMATS
 from transept.errors import nearest
 from transept.option_names import hint
 from transept.options import declared
-from transept.serving.http.transcriptions import FIELDS
+from transept.serving.http.transcription_fields import BODY
 from transept.speech.options import TASKS
 
 NOTHING = ""
@@ -179,7 +179,7 @@ def test_keywords(of: type, typed: str, meant: str) -> None:
     ),
 )
 def test_fields_of_a_form(typed: str, meant: str) -> None:
-    assert said(typed, FIELDS) == meant
+    assert said(typed, list(BODY.fields)) == meant
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ class DeclaredOption:
             value = self.option.parse(self.name, value)
         if value is None and self.optional:
             return None
-        if self.choices and not (self.is_flag and isinstance(value, bool)):
+        if self.choices and not isinstance(value, tuple({*self.types} - {str})):
             if not isinstance(value, str) or value not in self.choices:
                 raise self._error(value, near=nearest(value, self.choices) if isinstance(value, str) else None)
             return value
@@ -118,7 +118,7 @@ class DeclaredOption:
         plain = text.strip().lower()
         if self.optional and plain in NOTHING:
             return None
-        if self.option.parse is not None and not self.is_object:
+        if text in self.choices or (self.option.parse is not None and not self.is_object):
             return text
         try:
             if bool in self.types:
@@ -132,8 +132,8 @@ class DeclaredOption:
         except ParameterError:  # of a part
             raise
         except (ValueError, KeyError, TypeError, RecursionError):
-            wanted = "true or false" if self.is_flag else "name=value,... or a JSON object" if self.is_object else ""
-            wanted = wanted or self.wanted
+            of_object = self.option.wanted or "name=value,... or a JSON object"
+            wanted = "true or false" if self.is_flag else of_object if self.is_object else self.wanted
             raise ParameterError(
                 f"{{{self.name}}} must be {wanted}, not {shown(text[:100])}", param=self.name, value=text
             ) from None
@@ -145,7 +145,7 @@ class DeclaredOption:
             if isinstance(parsed := json.loads(text), dict):
                 return parsed
             raise TypeError
-        (kind,) = self.types
+        kind = next(filter(dataclasses.is_dataclass, self.types))
         found: dict[str, Any] = {}
         for part in text.split(","):
             name, value = map(str.strip, part.split("="))

@@ -5,8 +5,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from page_visit import CHROMIUM
-from playwright.sync_api import sync_playwright
+from page_visit import CHROMIUM, PATIENCE
+from playwright.sync_api import Browser
 from serve_process import Serve, ServeProcess
 
 HAS_SWAGGER = find_spec("fastapi_offline") is not None
@@ -27,17 +27,33 @@ def test_all_that_the_page_loads_is_of_this_server(server: ServeProcess) -> None
 
 @pytest.mark.skipif(CHROMIUM is None or not HAS_SWAGGER, reason="needs chromium, and the package fastapi-offline")
 @pytest.mark.parametrize("path", ["", "/speech"])
-def test_it_shows_the_endpoints_in_a_browser(path: str, server: ServeProcess, serve: Serve, bart_dir: Path) -> None:
+def test_it_shows_the_endpoints_in_a_browser(
+    path: str, server: ServeProcess, serve: Serve, bart_dir: Path, browser: Browser
+) -> None:
     shown = server if not path else serve(f"bart={bart_dir}", "--root-path", path)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page()
-        asked: list[str] = []
-        complaints: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-        page.goto(f"{shown.url}/docs")
-        page.get_by_text("/v1/audio/transcriptions").first.wait_for()
-        assert not [url for url in asked if not url.startswith((shown.url, "data:"))]
-        assert not complaints
-        browser.close()
+    page = browser.new_page()
+    asked: list[str] = []
+    complaints: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.goto(f"{shown.url}/docs")
+    page.get_by_text("/v1/audio/transcriptions").first.wait_for()
+    assert not [url for url in asked if not url.startswith((shown.url, "data:"))]
+    assert not complaints
+    page.close()
+
+
+@pytest.mark.skipif(CHROMIUM is None or not HAS_SWAGGER, reason="needs chromium, and the package fastapi-offline")
+def test_it_sends_a_file(server: ServeProcess, clip: Path, browser: Browser) -> None:
+    page = browser.new_page()
+    page.set_default_timeout(PATIENCE)
+    page.goto(f"{server.url}/docs")
+    endpoint = page.locator("#operations-speech-transcriptions_v1_audio_transcriptions_post")
+    endpoint.click()
+    endpoint.get_by_role("button", name="Try it out").click()
+    endpoint.locator("input[type=file]").set_input_files(clip)
+    with page.expect_response("**/v1/audio/transcriptions") as answered:
+        endpoint.get_by_role("button", name="Execute").click()
+    assert answered.value.json()["text"].startswith("And Mr. John Dashwood")
+    endpoint.locator(".live-responses-table").get_by_text("And Mr. John Dashwood").first.wait_for()
+    page.close()

@@ -22,8 +22,8 @@ from speech.recordings import RATE, joined
 
 CUT_OFF, FORCED = 1, 130
 KEY = "a-key-of-the-tests"
-OPEN = ("/health", "/ready", "/", "/web/index.html")
-CLOSED = ("/v1/models", "/v1/models/none", "/metrics", "/docs", "/openapi.json", "/nothing")
+OPEN = ("/health", "/ready", "/", "/web/index.html", "/docs", "/docs/start.js", "/openapi.json")
+CLOSED = ("/v1/models", "/v1/models/none", "/metrics", "/nothing")
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import httpx
 import pytest
 from serve_process import PATIENCE, ServeProcess
 
-from transept.serving.http.transcriptions import FIELDS
+from transept.serving.http.transcription_fields import BODY
 
 BOUNDARY = "of-the-tests"
 LISTS = ("timestamp_granularities", "include", "keywords", "languages")
@@ -44,7 +44,7 @@ def plain(server: ServeProcess, clip: bytes) -> str:
 
 
 def test_all_fields_empty_is_none_of_them(server: ServeProcess, clip: bytes, plain: str) -> None:
-    names = [name for name in FIELDS if name != "file"]
+    names = [name for name in BODY.fields if name != "file"]
     assert len(names) > 30
     parts = [part(f'name="{name}"', b"") for name in (*names, *(f"{name}[]" for name in LISTS))]
     parts += [part('name="chunking_strategy[type]"', b""), part('name="vad_options[threshold]"', b" ")]
@@ -145,14 +145,15 @@ def test_other_broken_forms_say_what_would_work(kind: str, body: bytes, message:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b'{"input": }', "the body is not valid JSON, at line 1, column 11: send one JSON object"),
-        (b"", "the body is not valid JSON, at line 1, column 1: send one JSON object"),
-        (b'{"input": "a"} {}', "the body is not valid JSON, at line 1, column 16"),
-        (b'{"input": "a", "input": "b"}', 'has the name "input" twice in one object'),
-        (b'{"temperature": NaN}', "the body has NaN, which is not a JSON number"),
-        (b'{"seed": ' + b"9" * 5000 + b"}", "an integer of thousands of digits"),
+        (b'{"input": }', "the body is not valid JSON: expected value at line 1 column 11: send one JSON object"),
+        (b"", "the body is not valid JSON: EOF while parsing a value at line 1 column 0: send"),
+        (b'{"input": "a"} {}', "trailing characters at line 1 column 16"),
+        (b'{"input": "a", "input": "b"}', 'duplicate key "input" at line 1 column 24'),
+        (b'{"temperature": NaN}', "expected value at line 1 column 17"),
+        (b'{"seed": ' + b"9" * 5000 + b"}", "number out of range"),
+        (b'{"input": "\\ud800"}', "unexpected end of hex escape at line 1 column 18"),
     ],
-    ids=["no value", "empty", "two", "twice", "NaN", "digits"],
+    ids=["no value", "empty", "two", "twice", "NaN", "digits", "half a pair"],
 )
 def test_broken_json_says_where(body: bytes, message: str, server: ServeProcess) -> None:
     headers = {"Content-Type": "application/json"}

@@ -15,7 +15,7 @@ from serve_process import PATIENCE, ServeProcess
 from transept import VisionReader
 from transept.multimodal.pdf import pdf_pages
 from transept.serving.async_tasks import AsyncVisionReader
-from transept.serving.http.image_texts import FIELDS
+from transept.serving.http.image_texts import BODY
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_the_text_is_the_librarys(image_server: ServeProcess, reader: VisionRead
 
 def test_empty_fields_are_not_given(image_server: ServeProcess, reader: VisionReader) -> None:
     image = encoded_line(LINES[0])
-    empty = {name: "" for name in FIELDS if name != "file"}
+    empty = {name: "" for name in BODY.fields if name != "file"}
     assert post(image_server, image, **empty).json()["text"] == reader.read(image).text
 
 
@@ -71,7 +71,7 @@ def test_a_large_upload(image_server: ServeProcess, reader: VisionReader) -> Non
 @pytest.mark.parametrize(
     ("fields", "param", "message"),
     [
-        ({"stream": "true"}, "stream", "An answer of /v1/read comes whole, as JSON"),
+        ({"stream": "true"}, "stream", "an answer of /v1/read comes whole, as JSON"),
         ({"max_token": 5}, "max_token", "there is no field 'max_token'. Did you mean 'max_tokens'?"),
         ({"num_beams": "many"}, "num_beams", "num_beams"),
         ({"num_beams": 0}, "num_beams", "num_beams"),

@@ -203,7 +203,7 @@ def test_without_a_model_the_first_for_text_answers(server: ServeProcess, bart: 
         ("summarize", {"input": "a", "logprobs": 3}, "logprobs", "logprobs has no effect here"),
         ("summarize", {"input": "a", "temperature": 0, "top_p": 2}, "top_p", "above 0 and at most 1"),
         ("summarize", {"input": "a", "num_beans": 2}, "num_beans", "Did you mean 'num_beams'"),
-        ("summarize", {"input": "a", "model": 5}, "model", "a text"),
+        ("summarize", {"input": "a", "model": 5}, "model", "must be text"),
         ("summarize", {"input": "a", "model": "tiny.en"}, "model", "speech model"),
         ("translate", {"input": "a", "model": "t5", "source": "xx", "target": "de"}, "source", "xx"),
         ("translate", {"input": "a", "model": "t5", "source": 5}, "source", "a language"),

@@ -343,7 +343,13 @@ def test_openais_own_words_for_options(client: openai.OpenAI, clip: Path, transc
         ({"extra_body": {"language": {"code": "en"}}}, 400, "language", "no parts"),
         ({"extra_body": {"beam_sizes": "2"}}, 400, "beam_sizes", "beam_size"),
         ({"extra_body": {"batch_size": "0"}}, 400, "batch_size", "at least 1"),
-        ({"extra_body": {"vad_filter": "true"}}, 400, "vad_filter", "Here that is 'vad'"),
+        ({"extra_body": {"vad_filter": "perhaps"}}, 400, "vad_filter", "true or false"),
+        (
+            {"extra_body": {"num_beams": "2", "beam_size": "3"}},
+            400,
+            "beam_size",
+            "beam_size and num_beams are the same",
+        ),
         (
             {"extra_body": {"max_line_width": "20", "word_timestamps": "no"}, "response_format": "srt"},
             *(400, "max_line_width", "word_timestamps"),

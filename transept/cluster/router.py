@@ -258,9 +258,11 @@ async def _named_in(scope: Scope, body: bytes) -> tuple[str | None, Ability | No
             name = None if len(body) > MAX_JSON_BYTES else (await run_in_threadpool(json.loads, body)).get("model")
             return (name if isinstance(name, str) and name else None), ability
         messages: AsyncIterator[Message] = _once({"type": "http.request", "body": body, "more_body": False})
-        async with forms.read_form(Request(scope, messages.__anext__)) as form:
-            task = "translate" if scope["path"].endswith(TRANSLATIONS_PATH) else forms.text(form, "task")
-            return forms.text(form, "model"), translates_to(target_of(task, forms.text(form, "target_language")))
+        form = await forms.received(Request(scope, messages.__anext__))
+        given = {name: value for name, value in form.items() if isinstance(value, str) and value.strip()}
+        await form.close()
+        task = "translate" if scope["path"].endswith(TRANSLATIONS_PATH) else given.get("task")
+        return given.get("model"), translates_to(target_of(task, given.get("target_language")))
     return None, ability
 
 

@@ -6,6 +6,7 @@ Called by `transept serve`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import gc
 import logging
@@ -165,30 +166,17 @@ def listen(host: str, port: int) -> list[socket.socket]:
         reason = getattr(error, "strerror", None) or error
         raise AddressError(f"this machine has no address {host}: {reason}") from None
     addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
-    sockets: list[socket.socket] = []
-    try:
-        for family, address in addresses if port else addresses[:1]:
-            sockets.append(_bound(family, address))
-    except OSError as error:
-        for opened in sockets:
-            opened.close()
-        raise _address_error(error, host, port) from None
-    return sockets
-
-
-def _bound(family: int, address: Any) -> socket.socket:
-    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # else asyncio leaves Nagle's delay on
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # whose last connections may linger
-        if family == socket.AF_INET6:
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        bound.bind(address)
-        bound.listen(BACKLOG)
-        bound.setblocking(False)
-    except BaseException:
-        bound.close()
-        raise
-    return bound
+    with contextlib.ExitStack() as opened:
+        sockets: list[socket.socket] = []
+        try:
+            for family, address in addresses if port else addresses[:1]:
+                bound = socket.create_server(address, family=family, backlog=BACKLOG)
+                sockets.append(opened.enter_context(bound))
+                bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # which the connections inherit
+        except OSError as error:
+            raise _address_error(error, host, port) from None
+        opened.pop_all()
+        return sockets
 
 
 def _address_error(error: OSError, host: str, port: int) -> AddressError:

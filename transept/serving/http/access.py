@@ -26,7 +26,8 @@ from transept.serving.request_context import REQUEST_ID
 from transept.serving.settings import MIB
 from transept.serving.uploads import UploadPace
 
-OPEN_PATHS = re.compile(r"/(?:health|ready|web/.*)?")  # need no key: probes, and the page, which asks for it itself
+# Paths that need no key: probes, and the page and `/docs`, which ask for it themselves.
+OPEN_PATHS = re.compile(r"/(?:health|ready|web/.*|docs(?:/.*)?|openapi\.json)?")
 GIVEN_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 
 

@@ -43,10 +43,21 @@ PAGE = """<!doctype html>
 LINKS = """<link rel="stylesheet" href="docs/swagger-ui.css">
 <script src="docs/swagger-ui-bundle.js" defer></script>
 <script src="docs/start.js" defer></script>"""
-START = """SwaggerUIBundle({
+START = """// Fields of a form begin with their defaults, and empty without one; Swagger UI would send samples of them.
+const beginsWithDefaults = ({ fn: { getSampleSchema } }) => ({
+  fn: {
+    getSampleSchema: (schema, type, ...options) => {
+      if (type !== false) return getSampleSchema(schema, type, ...options);
+      const { default: value, type: kind } = schema.toJS();
+      return value ?? (kind === "array" ? [] : "");
+    },
+  },
+});
+SwaggerUIBundle({
   url: "openapi.json",
   dom_id: "#swagger-ui",
   presets: [SwaggerUIBundle.presets.apis, SwaggerUIBundle.SwaggerUIStandalonePreset],
+  plugins: [beginsWithDefaults],
   deepLinking: true,
   validatorUrl: null,
 });

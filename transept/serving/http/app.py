@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
+from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
@@ -27,12 +28,14 @@ from transept.serving.http import (
     transcriptions,
 )
 from transept.serving.http.access import Access, cross_origin
+from transept.serving.http.answers import ERRORS
 from transept.serving.http.failures import answer_to
 from transept.serving.http.rules import HttpRules, refuse_query
 from transept.serving.metrics import Metrics
 from transept.serving.models import ServedModels
 from transept.serving.settings import ServerSettings
 
+KEY = HTTPBearer(auto_error=False, description="A key of the server, if it has one.")  # for `/docs`; `access` checks it
 WEB = Path(__file__).parents[1] / "web"
 PAGE_HEADERS = {
     "Content-Security-Policy": (
@@ -65,7 +68,7 @@ def build_app(settings: ServerSettings) -> FastAPI:
         for module in (transcriptions, transcript_files, completions, text_tasks, image_texts, catalog, probes)
     ]
     for router in routers:
-        app.include_router(router, dependencies=[Depends(refuse_query)])
+        app.include_router(router, dependencies=[Depends(refuse_query), Depends(KEY)], responses=ERRORS)
     app.include_router(api_docs.router)
     app.add_exception_handler(ApiError, _answer)
     app.add_exception_handler(RequestValidationError, _answer)

@@ -7,89 +7,160 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, aclosing
+from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Annotated, Any, Literal, TypeAlias
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
+from typing_extensions import TypedDict
 
 from transept.core.request.prompts import Prompt, SingletonPrompt
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import ParameterError
+from transept.options import Option, declares_options, made_of, take_options
 from transept.serving.errors import ApiError, api_error
 from transept.serving.http import bodies
+from transept.serving.http.answers import ErrorAnswer, TokenUsage, answers, token_usage
 from transept.serving.http.completion_jobs import Piece, complete
-from transept.serving.http.places import Place
-from transept.serving.http.streams import EventStream, attended
+from transept.serving.http.fields import JSON, Body
+from transept.serving.http.places import Place, place_of
+from transept.serving.http.streams import attended, event_stream
 from transept.serving.http.token_logprobs import logprobs_of
 
 router = APIRouter(tags=["text"])
 
-OWN_FIELDS = ("model", "prompt", "decoder_prompt", "best_of", "stream", "stream_options", "echo", "suffix", "user")
-FIELDS = (*OWN_FIELDS, *bodies.SAMPLING_FIELDS)
 MAX_CHOICES = 128  # of one request, those among which the best are chosen counted
 MAX_LOGPROBS = 20
 HYPOTHESES = "num_return_sequences"  # what n is to a beam search; either may be sent
 PROMPTS = "a text, a list of texts, a list of token ids, or a list of such lists"
+A_PROMPT = "a text or a list of token ids"
+
+Tokens: TypeAlias = list[int]
+
+
+def _prompts(name: str, given: Any) -> list[str | Tokens]:
+    """Return a list of prompts. Raises ParameterError for a value that is none, or the first of a list that is none."""
+    several = given if isinstance(given, list) and not _are_token_ids(given) else [given]
+    wrong = [index for index, each in enumerate(several) if not (isinstance(each, str) or _are_token_ids(each))]
+    if len(several) > 1 and wrong:
+        raise bodies.wrong(f"{name}[{wrong[0]}]", A_PROMPT, several[wrong[0]])
+    if not several or wrong:
+        raise bodies.wrong(name, PROMPTS, given)
+    return several
+
+
+def _decoder_prompt(name: str, given: Any) -> str | Tokens | None:
+    if not (given is None or isinstance(given, str) or _are_token_ids(given)):
+        raise bodies.wrong(name, A_PROMPT, given)
+    return given
+
+
+def _are_token_ids(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(each) is int for each in value)
+
+
+@declares_options("stream_options has no")
+@dataclass(frozen=True)
+class StreamOptions:
+    """What a stream has beside the text."""
+
+    include_usage: Annotated[bool | None, Option("end with the numbers of tokens")] = None
+    include_obfuscation: Annotated[bool | None, Option("has no effect")] = None
+
+    def __post_init__(self) -> None:
+        take_options(self)
+
+
+@dataclass(frozen=True)
+class OwnFields:
+    """OpenAI's fields, and decoder_prompt. Those that such a model cannot follow are refused."""
+
+    prompt: Annotated[
+        str | list[str] | Tokens | list[Tokens], Option("what the encoder reads", wanted=PROMPTS, parse=_prompts)
+    ]
+    model: Annotated[str, Option("a name of `/v1/models`", "Default: the first text model.")] = ""
+    decoder_prompt: Annotated[
+        str | Tokens | None, Option("what the decoder continues", "Default: the model's.", parse=_decoder_prompt)
+    ] = None
+    n: Annotated[int | None, Option("choices of each prompt", ge=1, le=MAX_CHOICES)] = None
+    num_return_sequences: Annotated[int | None, Option("the same as n", ge=1, le=MAX_CHOICES)] = None
+    best_of: Annotated[int | None, Option("draw so many, and return the likeliest n", ge=1, le=MAX_CHOICES)] = None
+    logprobs: Annotated[
+        int | None, Option("log probabilities of so many likeliest tokens at each place", ge=0, le=MAX_LOGPROBS)
+    ] = None
+    stream: Annotated[bool, Option("answer by server-sent events, as the text is found")] = False
+    stream_options: Annotated[
+        StreamOptions | None, Option("what a stream has", parse=partial(made_of, StreamOptions))
+    ] = None
+    echo: Annotated[bool, Option("false: there is nothing to echo")] = False
+    suffix: Annotated[str | None, Option("empty: no model here writes towards a given end")] = None
+    user: Annotated[str | None, Option("has no effect")] = None
+
+
+BODY = Body(JSON, OwnFields, SamplingParams, without=bodies.NOT_OVER_HTTP)
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a client asks for. num_choices: that are returned of each prompt. logprobs: None for none."""
+    """What a client asks for. num_choices: that are returned of each prompt."""
 
+    fields: OwnFields
     prompts: list[Prompt]
     params: SamplingParams
     num_choices: int
-    logprobs: int | None
-    stream: bool
-    include_usage: bool
 
 
-SCHEMA = {
-    "type": "object",
-    "required": ["prompt"],
-    "additionalProperties": True,
-    "description": "OpenAI's fields, and any field of SamplingParams, such as num_beams or no_repeat_ngram_size.",
-    "properties": {
-        "model": {"type": "string", "description": "default: the first text model"},
-        "prompt": {
-            "description": f"what the encoder reads: {PROMPTS}",
-            "oneOf": [{"type": "string"}, {"type": "array", "items": {}}],
-        },
-        "decoder_prompt": {"description": "what the decoder continues; default: as the model has it"},
-        "max_tokens": {"type": "integer"},
-        "temperature": {"type": "number"},
-        "n": {"type": "integer", "default": 1},
-        "stop": {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
-        "stream": {"type": "boolean", "default": False},
-        "logprobs": {"type": "integer", "maximum": MAX_LOGPROBS},
-        "num_beams": {"type": "integer"},
-    },
-}
+class Logprobs(TypedDict):
+    """Log probabilities of the tokens of a choice; the lists have an element for each token."""
+
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float]]
+    text_offset: list[int]
+
+
+class Choice(TypedDict):
+    """A text that the model writes. finish_reason: None before the end, in a stream."""
+
+    text: str
+    index: int
+    logprobs: Logprobs | None
+    finish_reason: Literal["stop", "length"] | None
+
+
+class Completion(TypedDict):
+    """OpenAI's completion, or an event of its stream."""
+
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    choices: list[Choice]
+    usage: TokenUsage | None
 
 
 @router.post(
-    "/v1/completions",
-    openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": SCHEMA}}}},
+    "/v1/completions", openapi_extra=BODY.documented(), responses=answers(Completion, events=Completion | ErrorAnswer)
 )
-async def completions(request: Request) -> Response:
+async def completions(
+    request: Request,
+    place: Annotated[Place, Depends(place_of("text"))],
+    body: Annotated[dict[str, Any], Depends(bodies.json_of(BODY))],
+) -> Response:
     """What a text model writes for a prompt, in OpenAI's format."""
-    async with AsyncExitStack() as stack:
-        place = Place(request, "text", stack)
-        place.take_early()
-        body = await bodies.read_json(request, FIELDS)
-        asked = _asked(body)
-        model, ticket = await place.take(bodies.text(body, "model"))
-        assert model.text is not None
-        request.state.log = {"model": model.name}
-        engine = model.text.generator.engine
-        answer = Answer(f"cmpl-{request.state.request_id}", model.name, asked, engine.tokenizer)
-        events = ticket.run(complete(engine, asked.prompts, asked.params, asked.stream))
-        if asked.stream:
-            return EventStream(answer.chunks(events), owned=stack.pop_all())
-        return await attended(request, answer.whole(events))
+    asked = _asked(body)
+    model, ticket = await place.take(asked.fields.model)
+    assert model.text is not None
+    request.state.log = {"model": model.name}
+    engine = model.text.generator.engine
+    answer = Answer(f"cmpl-{request.state.request_id}", model.name, asked, engine.tokenizer)
+    events = ticket.run(complete(engine, asked.prompts, asked.params, asked.fields.stream))
+    if asked.fields.stream:
+        return await event_stream(request, answer.chunks(events), place.stack)
+    return await attended(request, answer.whole(events))
 
 
 @dataclass(frozen=True)
@@ -133,7 +204,7 @@ class Answer:
                     yield self._object([choice], None)
             except Exception as error:
                 raise api_error(error, "prompt") from error
-        if self.asked.include_usage:
+        if self.asked.fields.stream_options is not None and self.asked.fields.stream_options.include_usage:
             yield self._object([], self._usage(pieces))
 
     def _chosen(self, pieces: list[Piece]) -> list[list[Piece]]:
@@ -149,12 +220,12 @@ class Answer:
     def _choice(self, index: int, piece: Piece, offset: int = 0) -> tuple[dict[str, Any], int]:
         """OpenAI's choice, and where its last token's text ends in the whole."""
         logprobs = None
-        if self.asked.logprobs is not None:
-            logprobs, offset = logprobs_of(self.tokenizer, piece, self.asked.logprobs, offset)
+        if (num_top := self.asked.fields.logprobs) is not None:
+            logprobs, offset = logprobs_of(self.tokenizer, piece, num_top, offset)
         choice = {"text": piece.text, "index": index, "logprobs": logprobs, "finish_reason": piece.finish_reason}
         return choice, offset
 
-    def _object(self, choices: list[dict[str, Any]], usage: dict[str, int] | None) -> dict[str, Any]:
+    def _object(self, choices: list[dict[str, Any]], usage: TokenUsage | None) -> dict[str, Any]:
         return {
             "id": self.response_id,
             "object": "text_completion",
@@ -164,34 +235,30 @@ class Answer:
             "usage": usage,
         }
 
-    def _usage(self, pieces: list[Piece]) -> dict[str, int]:
+    def _usage(self, pieces: list[Piece]) -> TokenUsage:
         """Tokens: of the encoder's prompts, each counted once, and all that were written."""
         read = {piece.prompt_index: piece.num_prompt_tokens for piece in pieces}
-        written = sum(len(piece.token_ids) for piece in pieces)
-        num_read = sum(read.values())
-        return {"prompt_tokens": num_read, "completion_tokens": written, "total_tokens": num_read + written}
+        return token_usage(sum(read.values()), sum(len(piece.token_ids) for piece in pieces))
 
 
 def _asked(body: dict[str, Any]) -> Asked:
     """What a body says. Raises ApiError for what it cannot mean."""
-    _refuse(body)
-    prompts = _prompts(body)
-    stream = bodies.truth(body, "stream")
-    num_choices = next(filter(None, (bodies.integer(body, name, 1, MAX_CHOICES) for name in ("n", HYPOTHESES))), 1)
-    best_of = bodies.integer(body, "best_of", 1, MAX_CHOICES) or num_choices
+    fields = BODY.made(OwnFields, body)
+    _refuse(fields)
+    num_choices = fields.n or fields.num_return_sequences or 1
+    best_of = fields.best_of or num_choices
     if best_of < num_choices:
         raise ApiError(400, f"best_of={best_of} is less than n={num_choices}", param="best_of", code="invalid_value")
-    if best_of > num_choices and stream:
+    if best_of > num_choices and fields.stream:
         message = "the best of several are known at their end, so best_of has no stream; leave one of them out"
         raise ApiError(400, message, param="best_of", code="invalid_value")
-    if len(prompts) * best_of > MAX_CHOICES:
-        message = f"{len(prompts)} prompts with {best_of} choices are more than {MAX_CHOICES} in one request: split it"
+    if len(fields.prompt) * best_of > MAX_CHOICES:
+        prompts = f"{len(fields.prompt)} prompts with {best_of} choices"
+        message = f"{prompts} are more than {MAX_CHOICES} in one request: split it"
         raise ApiError(400, message, param="prompt", code="too_many")
-    logprobs = bodies.integer(body, "logprobs", 0, MAX_LOGPROBS)
-    options = {name: body[name] for name in bodies.SAMPLING_FIELDS if name in body and name not in ("n", HYPOTHESES)}
     try:
-        options = bodies.as_openai_samples(options)
-        params = SamplingParams(**{**options, "logprobs": None if logprobs is None else max(1, logprobs)})
+        options = bodies.as_openai_samples(BODY.part(SamplingParams, body))
+        params = SamplingParams(**options, logprobs=None if fields.logprobs is None else max(1, fields.logprobs))
         asks_for_samples = "temperature" in options or any(name in body for name in ("n", "best_of"))
         if params.beam_search or (HYPOTHESES in body and not asks_for_samples):
             params = replace(params, num_return_sequences=best_of)
@@ -200,51 +267,23 @@ def _asked(body: dict[str, Any]) -> Asked:
             params = replace(params, n=best_of, temperature=temperature)
     except ParameterError as error:
         raise api_error(error) from error
-    return Asked(prompts, params, num_choices, logprobs, stream, _include_usage(body, stream))
+    several: list[Any] = [*fields.prompt]
+    decoder_side = None if fields.decoder_prompt is None else _side(fields.decoder_prompt)
+    sides: list[Prompt] = [{"encoder_prompt": _side(each), "decoder_prompt": decoder_side} for each in several]
+    return Asked(fields, sides, params, num_choices)
 
 
-def _refuse(body: dict[str, Any]) -> None:
+def _refuse(fields: OwnFields) -> None:
     """Raise ApiError for what such a model cannot do."""
-    if bodies.truth(body, "echo"):
+    if fields.echo:
         message = "echo: the encoder reads the prompt and the decoder writes a new text, so there is nothing to echo"
         raise ApiError(400, f"{message}; leave it out", param="echo", code="unsupported")
-    if bodies.text(body, "suffix"):
+    if fields.suffix:
         message = "suffix: an encoder/decoder model does not write towards a given end; leave it out"
         raise ApiError(400, message, param="suffix", code="unsupported")
-    bodies.text(body, "user")
-
-
-def _include_usage(body: dict[str, Any], stream: bool) -> bool:
-    options = body.get("stream_options", {})
-    if not isinstance(options, dict) or not set(options) <= {"include_usage", "include_obfuscation"}:
-        raise bodies.wrong("stream_options", 'an object such as {"include_usage": true}', options)
-    if options and not stream:
+    if fields.stream_options not in (None, StreamOptions()) and not fields.stream:
         raise ApiError(400, "stream_options goes with stream", param="stream_options", code="invalid_value")
-    name = "stream_options.include_usage"
-    return bodies.truth({name: options.get("include_usage") or False}, name)
 
 
-def _prompts(body: dict[str, Any]) -> list[Prompt]:
-    """The prompts, each of which has the decoder's beside it. Raises ApiError."""
-    given = body.get("prompt")
-    if given is None:
-        raise ApiError(400, f"prompt is missing; it is {PROMPTS}", param="prompt", code="missing_prompt")
-    several = given if isinstance(given, list) and not _are_token_ids(given) else [given]
-    wrong = [index for index, each in enumerate(several) if not (isinstance(each, str) or _are_token_ids(each))]
-    if len(several) > 1 and wrong:
-        raise bodies.wrong(f"prompt[{wrong[0]}]", "a text or a list of token ids", several[wrong[0]])
-    if not several or wrong:
-        raise bodies.wrong("prompt", PROMPTS, given)
-    decoder = body.get("decoder_prompt")
-    if not (decoder is None or isinstance(decoder, str) or _are_token_ids(decoder)):
-        raise bodies.wrong("decoder_prompt", "a text or a list of token ids", decoder)
-    decoder_side = None if decoder is None else _side(decoder)
-    return [{"encoder_prompt": _side(each), "decoder_prompt": decoder_side} for each in several]
-
-
-def _side(given: str | list[int]) -> SingletonPrompt:
+def _side(given: str | Tokens) -> SingletonPrompt:
     return given if isinstance(given, str) else {"prompt_tokens": given}
-
-
-def _are_token_ids(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(type(each) is int for each in value)

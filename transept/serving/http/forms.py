@@ -1,4 +1,4 @@
-"""Multipart forms: one uploaded file, and fields as the options of a dataclass."""
+"""Forms: one uploaded file, and the declared fields of a body. Dependencies of the endpoints that take a file."""
 
 from __future__ import annotations
 
@@ -8,25 +8,27 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from transept.errors import ParameterError
-from transept.options import NOTHING, TRUTHS, DeclaredOption, declared
-from transept.serving.errors import ApiError, api_error, as_json
-from transept.serving.http.multipart import form_error, parse_multipart
+from transept.options import NOTHING
+from transept.serving.errors import ApiError
+from transept.serving.http.fields import Body
+from transept.serving.http.multipart import FILE_FIELD, form_error, parse_multipart
 from transept.serving.http.storage import kept
 
+Kind = TypeVar("Kind")
 MAX_FIELDS = 200
 MAX_FIELD_BYTES = 1 << 20
 IN_MEMORY_BYTES = 1 << 20  # of an upload; a larger one is a file until its request ends
+PART = re.compile(r"\w+\]")  # what follows the bracket of ``name[part]``
 
 
 @dataclass(frozen=True)
@@ -48,41 +50,69 @@ class Upload:
         return message.replace(f"{self.what} data of {len(self.data)} bytes", f'{self.what} file "{shown}"')
 
 
-@asynccontextmanager
-async def read_form(request: Request) -> AsyncGenerator[FormData, None]:
-    """Yield the request's form; leaving the context deletes its file.
+@dataclass(frozen=True)
+class Form:
+    """A form that a client sent. body: its declared fields. given: their values, without the empty ones."""
 
-    Raises ApiError for a body that is not a form, and for a file that cannot be kept.
+    data: FormData
+    body: Body
+    given: dict[str, Any]
+
+    def made(self, kind: type[Kind]) -> Kind:
+        """See Body.made."""
+        return self.body.made(kind, self.given)
+
+    def part(self, kind: type[Any]) -> dict[str, Any]:
+        """See Body.part."""
+        return self.body.part(kind, self.given)
+
+    def has(self, name: str) -> bool:
+        """Return True if a field was sent under this name."""
+        return any(sent.partition("[")[0] == name for sent in self.data)
+
+
+def form_of(body: Body) -> Callable[[Request], AsyncGenerator[Form, None]]:
+    """Return a dependency of an endpoint: the request's form, whose file is deleted once the request is answered.
+
+    Raises ApiError for a body that is not a form, a file that cannot be kept, and for a field that the body lacks.
     """
+
+    async def form(request: Request) -> AsyncGenerator[Form, None]:
+        data = await received(request)
+        try:
+            yield Form(data, body, _values(data, body))
+        finally:
+            await data.close()
+
+    return form
+
+
+async def received(request: Request) -> FormData:
+    """Receive a form; the caller closes it. Raises ApiError for a body that is not a form, and as `parse_multipart`."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
         with kept():
-            form = await parse_multipart(request, MAX_FIELDS, MAX_FIELD_BYTES)
-    elif kind == "application/x-www-form-urlencoded":
+            return await parse_multipart(request, MAX_FIELDS, MAX_FIELD_BYTES)
+    if kind == "application/x-www-form-urlencoded":
         try:
-            form = await request.form(max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
+            return await request.form(max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
         except HTTPException as error:
             raise form_error(str(error.detail), MAX_FIELDS, MAX_FIELD_BYTES) from error
-    else:
-        raise ApiError(400, f"send this as multipart/form-data, not {kind or 'without a type'}", code="invalid_body")
-    try:
-        yield form
-    finally:
-        await form.close()
+    raise ApiError(400, f"send this as multipart/form-data, not {kind or 'without a type'}", code="invalid_body")
 
 
 @asynccontextmanager
-async def upload(form: FormData, field: str, what: str = "audio") -> AsyncGenerator[Upload, None]:
-    """Return the file in a field. what: audio or image. Raises ApiError if the file is missing.
+async def upload(form: Form, what: str = "audio") -> AsyncGenerator[Upload, None]:
+    """Return the file in the field `file`. what: audio or image. Raises ApiError if the file is missing.
 
     An empty file without a name counts as missing: browsers send that if no file was chosen.
     """
-    given, called = form.get(field), "recording" if what == "audio" else what
+    given, called = form.data.get(FILE_FIELD), "recording" if what == "audio" else what
     if not isinstance(given, UploadFile) or not (given.filename or given.size):
         raise ApiError(
             400,
-            f"send the {called} in the field {field}, as a file with a file name, up to the last boundary",
-            param=field,
+            f"send the {called} in the field {FILE_FIELD}, as a file with a file name, up to the last boundary",
+            param=FILE_FIELD,
             code="missing_file",
         )
     name = given.filename or ""
@@ -114,91 +144,45 @@ def _copied(given: UploadFile) -> Any:
     return file
 
 
-def texts(form: FormData, name: str) -> list[str]:
-    """Return all values of a field, under its name or with OpenAI's ``[]`` after it.
+def _values(data: FormData, body: Body) -> dict[str, Any]:
+    """Return the declared fields of a form. Types are read from texts; bounds are the dataclasses' to check.
 
-    Empty values are dropped: HTML forms send every field, and an empty one means "not given".
+    A field is sent under its name, as ``name[]``, or an object by a field ``name[part]`` for each part, as OpenAI's
+    client does. Lists may be comma separated or repeated, and objects JSON. Empty fields are left out: HTML forms send
+    every field.
     """
-    values = [*form.getlist(name), *form.getlist(f"{name}[]")]
-    if any(not isinstance(value, str) for value in values):
-        raise ApiError(400, f"{name} is a text, not a file", param=name, code="invalid_value")
-    return [value for value in map(str, values) if value.strip()]
-
-
-def words(form: FormData, name: str) -> list[str]:
-    """Return all words of a field that is repeated, or whose words are separated by commas."""
-    return [word.strip() for value in texts(form, name) for word in value.split(",") if word.strip()]
-
-
-def text(form: FormData, name: str) -> str | None:
-    """The value of a field that comes once at most."""
-    values = texts(form, name)
-    if len(values) > 1:
-        raise ApiError(400, f"{name} came {len(values)} times; send it once", param=name, code="invalid_value")
-    return values[0] if values else None
-
-
-def parts(form: FormData, name: str) -> dict[str, str]:
-    """Return the non-empty parts of a field sent as ``name[part]``, as OpenAI's client sends objects."""
-    found = (re.fullmatch(rf"{re.escape(name)}\[(\w+)\]", key) for key in form)
-    return {match[1]: value for match in found if match and (value := text(form, match[0]))}
-
-
-def choice(form: FormData, name: str, known: Iterable[str], default: str) -> str:
-    """One of some words."""
-    value, known = text(form, name) or default, list(known)
-    if value not in known:
-        raise ApiError(
-            400, f"{name} must be one of {', '.join(known)}, not {as_json(value)}", param=name, code="invalid_value"
-        )
-    return value
-
-
-def truth(form: FormData, name: str) -> bool:
-    """A flag, false where it is missing."""
-    return _truth(name, text(form, name) or "false")
-
-
-def options(form: FormData, cls: type[Any]) -> dict[str, Any]:
-    """Return the declared options of a dataclass that the form has fields for; bounds are the dataclass's to check.
-
-    Numbers and flags are read from their texts, lists may be comma separated or repeated, options of options are JSON,
-    or have a field for each part.
-    """
+    texts: dict[tuple[str, str], list[str]] = {}
+    for sent, value in data.multi_items():
+        name, _, part = sent.partition("[")
+        body.check([name])
+        if part not in ("", "]") and not (body.declaration(name)[1].is_object and PART.fullmatch(part)):
+            message = f"{name} has no parts, so there is no field {sent[:100]!r}"
+            raise ApiError(400, message, param=name, code="unknown_field")
+        if name != FILE_FIELD and not isinstance(value, str):
+            raise ApiError(400, f"{name} is a text, not a file", param=name, code="invalid_value")
+        if isinstance(value, str) and value.strip():
+            texts.setdefault((name, part[:-1]), []).append(value)
     found: dict[str, Any] = {}
-    for name, each in declared(cls).items():
-        if values := texts(form, name):
-            found[name] = _value(each, values)
-        elif given := parts(form, name):
-            found[name] = {part: _parsed(value) for part, value in given.items()}
-    return found
+    for (name, part), values in texts.items():
+        _, each = body.declaration(name)
+        if part and (name, "") not in texts:
+            found.setdefault(name, {})[part] = _parsed(_once(f"{name}[{part}]", values))
+        elif tuple in each.types and str not in each.types:
+            found[name] = ",".join(value for value in values if value.strip().lower() not in NOTHING)  # options take it
+        elif not part:
+            found[name] = body.value_of(name, _once(name, values))
+    return body.by_own_names(found)
 
 
-def _value(each: DeclaredOption, values: list[str]) -> Any:
-    """What some texts mean as a value of an option."""
-    name = each.name
-    if tuple in each.types and str not in each.types:
-        return ",".join(value for value in values if value.strip().lower() not in NOTHING)  # the options take that
+def _once(name: str, values: list[str]) -> str:
     if len(values) > 1:
         raise ApiError(400, f"{name} came {len(values)} times; send it once", param=name, code="invalid_value")
-    try:
-        return each.from_text(values[0])
-    except ParameterError as error:
-        raise api_error(error) from None
+    return values[0]
 
 
 def _parsed(value: str) -> Any:
-    """A part of an object: the number or flag that it is, or the text."""
+    """Return a part of an object: the number or flag that it is, or the text."""
     try:
         return json.loads(value)
     except (ValueError, RecursionError):
         return value
-
-
-def _truth(name: str, value: str) -> bool:
-    try:
-        return TRUTHS[value.strip().lower()]
-    except KeyError:
-        raise ApiError(
-            400, f"{name} must be true or false, not {as_json(value)}", param=name, code="invalid_value"
-        ) from None

@@ -2,87 +2,104 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import AsyncGenerator
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NotRequired
 
-from fastapi import APIRouter, Request
-from starlette.datastructures import FormData
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import JSONResponse, Response
+from typing_extensions import TypedDict
 
 from transept.core.request.sampling_params import SamplingParams
-from transept.errors import ParameterError, suggest
+from transept.errors import ParameterError
+from transept.multimodal.page_options import PageOptions
+from transept.options import Option, declared
 from transept.serving.async_tasks import last
-from transept.serving.errors import ApiError, api_error
+from transept.serving.errors import api_error
 from transept.serving.http import forms, pdf_uploads
+from transept.serving.http.answers import answers
 from transept.serving.http.bodies import as_openai_samples
-from transept.serving.http.places import Place
+from transept.serving.http.fields import FORM, Body
+from transept.serving.http.places import Place, place_of
 from transept.serving.http.streams import attended
 from transept.vision.image_text import ImageText
+from transept.vision.options import ReadingOptions
 
 router = APIRouter(tags=["images"])
 
-OWN_FIELDS = ("file", "model", "task")
 SAMPLING = (  # fields of SamplingParams that are numbers
     *("num_beams", "max_tokens", "min_tokens", "length_penalty", "no_repeat_ngram_size", "repetition_penalty"),
     *("temperature", "top_k", "top_p", "seed"),
 )
-FIELDS = (*OWN_FIELDS, *pdf_uploads.FIELDS, *SAMPLING)
-FORMS_OF_ANSWERS = ("stream", "response_format")  # of other endpoints
-PROPERTIES = {
-    "file": {"type": "string", "format": "binary", "description": "PNG, JPEG, WebP, GIF, TIFF, BMP, PPM or PDF"},
-    "model": {"type": "string", "description": "default: the first model that reads images"},
-    "task": {"type": "string", "description": "one of the model's tasks; default: its first"},
-    "page": {"type": "integer", "description": "of a PDF, from 1; default: the first"},
-    "dpi": {"type": "number", "description": "pixels an inch at which a PDF's page is drawn; default: 150"},
-    **{name: {"type": "number"} for name in SAMPLING},
-}
-SCHEMA = {"type": "object", "required": ["file"], "properties": PROPERTIES}
-BODY = {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": SCHEMA}}}}
 
 
-@router.post("/v1/read", openapi_extra=BODY)
-async def read(request: Request) -> Response:
+@dataclass(frozen=True)
+class Image:
+    """The field of the upload."""
+
+    file: Annotated[bytes, Option("PNG, JPEG, WebP, GIF, TIFF, BMP, PPM or PDF")]
+
+
+@dataclass(frozen=True)
+class OwnFields:
+    """The model."""
+
+    model: Annotated[str, Option("a name of `/v1/models`", "Default: the first that reads images.")] = ""
+
+
+class ReadText(TypedDict):
+    """What was read. score: from 0 to 1. page, num_pages: of a PDF."""
+
+    id: str
+    object: Literal["image_text"]
+    created: int
+    model: str
+    page: NotRequired[int]
+    num_pages: NotRequired[int]
+    text: str
+    score: float
+    num_tokens: int
+    cumulative_logprob: float
+    finish_reason: str
+
+
+BODY = Body(
+    *(FORM, Image, OwnFields, ReadingOptions, PageOptions, SamplingParams),
+    without=set(declared(SamplingParams)) - {*SAMPLING},
+    refused=dict.fromkeys(("stream", "response_format"), "an answer of /v1/read comes whole, as JSON"),
+)
+
+
+@router.post("/v1/read", openapi_extra=BODY.documented(), responses=answers(ReadText))
+async def read(
+    request: Request,
+    place: Annotated[Place, Depends(place_of("vision"))],
+    form: Annotated[forms.Form, Depends(forms.form_of(BODY))],
+) -> Response:
     """Return the text in an image or on a page of a PDF. Missing fields default to the model's settings."""
-    async with contextlib.AsyncExitStack() as stack:
-        place = Place(request, "vision", stack)
-        place.take_early()  # reports a full queue before reading anything
-        form = await stack.enter_async_context(forms.read_form(request))
-        options = _options(form)
-        model, ticket = await place.take(forms.text(form, "model"))
-        assert model.vision is not None
-        request.state.log = {"model": model.name}
-        upload = await stack.enter_async_context(forms.upload(form, "file", "image"))
-        image = await pdf_uploads.uploaded_image(form, upload)
-        try:
-            job = model.vision.job(image.data, **options)
-        except ParameterError as error:
-            raise api_error(error) from error
-        answer = {
-            "id": f"image-text-{request.state.request_id}",
-            "object": "image_text",
-            "created": int(time.time()),
-            "model": model.name,
-            **image.about,
-        }
-        return await attended(request, _whole(answer, ticket.run(job), image.upload))
-
-
-def _options(form: FormData) -> dict[str, Any]:
-    """Of VisionReader.job. Raises ApiError for a field that there is not, or that is no number."""
-    for name in form:
-        if name not in FIELDS:
-            whole = " An answer of /v1/read comes whole, as JSON." if name in FORMS_OF_ANSWERS else ""
-            meant = whole or suggest(name[:100], FIELDS)
-            raise ApiError(400, f"there is no field {name[:100]!r}.{meant}", param=name[:100], code="unknown_field")
-    given = forms.options(form, SamplingParams)
+    sampling = form.part(SamplingParams)
     try:
-        options = as_openai_samples(given)
+        options = {**form.part(ReadingOptions), **as_openai_samples(sampling)}
     except ParameterError as error:
         raise api_error(error) from error
-    task = forms.text(form, "task")
-    return {**options, "task": task} if task else options
+    model, ticket = await place.take(form.made(OwnFields).model)
+    assert model.vision is not None
+    request.state.log = {"model": model.name}
+    upload = await place.stack.enter_async_context(forms.upload(form, "image"))
+    image = await pdf_uploads.uploaded_image(form, upload)
+    try:
+        job = model.vision.job(image.data, **options)
+    except ParameterError as error:
+        raise api_error(error) from error
+    answer = {
+        "id": f"image-text-{request.state.request_id}",
+        "object": "image_text",
+        "created": int(time.time()),
+        "model": model.name,
+        **image.about,
+    }
+    return await attended(request, _whole(answer, ticket.run(job), image.upload))
 
 
 async def _whole(answer: dict[str, Any], events: AsyncGenerator[Any, None], upload: forms.Upload) -> Response:

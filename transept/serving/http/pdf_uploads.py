@@ -8,20 +8,15 @@ from functools import partial
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import FormData
 
 from transept.errors import MediaError, MissingPackageError, ParameterError
 from transept.multimodal.page_options import PageOptions
 from transept.multimodal.pdf import pdf_pages
-from transept.options import declared
 from transept.serving.errors import ApiError, api_error
 from transept.serving.http import forms
 
 PDF_MARK = b"%PDF-"
 MARK_WITHIN = 1024  # bytes of a file in which PDF readers look for the %PDF mark
-
-
-FIELDS = tuple(declared(PageOptions))
 
 
 @dataclass(frozen=True)
@@ -33,12 +28,12 @@ class UploadedImage:
     about: dict[str, int]
 
 
-async def uploaded_image(form: FormData, upload: forms.Upload) -> UploadedImage:
+async def uploaded_image(form: forms.Form, upload: forms.Upload) -> UploadedImage:
     """Return an uploaded image, or one page of an uploaded PDF, with `page` and `num_pages` for the answer.
 
     Raises ApiError for a PDF that cannot be read, for a page that it does not have, and for either field with an image.
     """
-    given = forms.options(form, PageOptions)
+    given, options = form.part(PageOptions), form.made(PageOptions)
     if not await run_in_threadpool(_is_pdf, upload.data):
         if given:
             name = next(iter(given))
@@ -48,7 +43,6 @@ async def uploaded_image(form: FormData, upload: forms.Upload) -> UploadedImage:
         return UploadedImage(upload, upload.data, {})
     upload = dataclasses.replace(upload, what="PDF")
     try:
-        options = PageOptions(**given)
         pages = await run_in_threadpool(partial(pdf_pages, upload.data, dpi=options.dpi))
     except MissingPackageError as error:
         raise ApiError(400, str(error), param="file", code="unsupported") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, ExitStack
 
 from starlette.requests import Request
@@ -10,37 +11,41 @@ from transept.serving.async_engine import Ticket
 from transept.serving.models import Ability, Kind, ServedModel, ServedModels
 
 
-class Place:
-    """The place that a request holds until it is answered. The stack gives it back.
+def place_of(kind: Kind) -> Callable[[Request], AsyncGenerator[Place, None]]:
+    """Return a dependency of an endpoint: the request's place, taken before its body is read. kind: of its model.
 
-    kind: of the model that it needs.
+    It stands before the body among the endpoint's parameters, since FastAPI solves them in this order. Raises ApiError:
+    503 while the server drains, 429 if there is no free place or the only model of the kind has a full queue.
     """
+
+    async def place(request: Request) -> AsyncGenerator[Place, None]:
+        async with AsyncExitStack() as stack:
+            yield Place(request, kind, stack)
+
+    return place
+
+
+class Place:
+    """The place that a request holds until it is answered. The stack gives it back, with all that stands on it."""
 
     def __init__(self, request: Request, kind: Kind, stack: AsyncExitStack) -> None:
         self.models: ServedModels = request.app.state.models
         self.kind, self.stack = kind, stack
-        self._address = request.client.host if request.client is not None else ""
         self._upload = ExitStack()
         stack.callback(self._upload.close)
-
-    def take_early(self) -> None:
-        """Take a place among the uploads, before the body is read.
-
-        Raises ApiError: 503 while the server drains, 429 if there is no free place or the only model of the kind has
-        a full queue.
-        """
         self.models.check_open()
-        only = self.models.only(self.kind)
+        only = self.models.only(kind)
         if only is not None:
             self.models.check_room(only)
-        self._upload.enter_context(self.models.uploads.place(self._address))
+        address = request.client.host if request.client is not None else ""
+        self._upload.enter_context(self.models.uploads.place(address))
 
-    async def take(self, name: str | None, ability: Ability | None = None) -> tuple[ServedModel, Ticket]:
+    async def take(self, name: str, ability: Ability | None = None) -> tuple[ServedModel, Ticket]:
         """Exchange the place for one in a model's engine, once the body is read.
 
-        ability: see ServedModels.get. Raises ApiError.
+        name: empty for the first of its kind. ability: see ServedModels.get. Raises ApiError.
         """
-        model = self.models.get(name, self.kind, ability)
+        model = self.models.get(name or None, self.kind, ability)
         ticket = await self.stack.enter_async_context(self.models.admit(model))
         self._upload.close()
         return model, ticket

@@ -1,4 +1,4 @@
-"""Answers that end when their client goes away: `attended` for whole ones, `EventStream` for server-sent events."""
+"""Answers that end when their client goes away: `attended` for whole ones, `event_stream` for server-sent events."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import json
 from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, TypeVar
 
+import anyio
+from fastapi.sse import EventSourceResponse, format_sse_event
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Receive, Scope
 
 from transept.serving.errors import client_gone
 from transept.serving.http.failures import answer_to
 
 Result = TypeVar("Result")
-DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE_SECONDS = 15.0  # after which a silent stream sends a comment, so that no proxy gives it up
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 async def attended(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
@@ -43,101 +45,54 @@ async def _gone(receive: Receive) -> None:
         pass
 
 
-class EventStream(Response):
-    """Server-sent events, ``data: {JSON}``, ended by ``data: [DONE]``.
+async def event_stream(
+    request: Request, events: AsyncGenerator[dict[str, Any], None], stack: contextlib.AsyncExitStack
+) -> Response:
+    """Return an answer of server-sent events, ``data: {JSON}``, ended by ``data: [DONE]``.
 
-    events: plain dicts. owned: what is given back after them. Both are closed when the client goes away, which is
-    counted and logged as of any answer. What is raised before the first event, and within KEEP_ALIVE_SECONDS, is the
-    answer, with its status; later it is sent as ``{"error": ...}``, the last event.
+    events: plain dicts. They are closed when the client goes away, which is counted and logged as of any answer. stack:
+    is closed after the answer. Raises what the events raise before the first one, within KEEP_ALIVE_SECONDS, so it is
+    answered with its status; later it is sent as ``{"error": ...}``, the last event.
     """
+    lines = await stack.enter_async_context(contextlib.aclosing(_lines(request.scope, events)))
+    first = await attended(request, anext(lines))
 
-    media_type = "text/event-stream"
+    async def whole() -> AsyncGenerator[bytes, None]:
+        yield first
+        async for line in lines:
+            yield line
 
-    def __init__(
-        self,
-        events: AsyncGenerator[dict[str, Any], None],
-        owned: contextlib.AsyncExitStack | None = None,
-    ) -> None:
-        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
-        del self.headers["content-length"]
-        self.events = events
-        self.owned = contextlib.AsyncExitStack() if owned is None else owned
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send all events."""
-        gone = asyncio.ensure_future(_gone(receive))
-        sending = asyncio.ensure_future(self._send(scope, receive, send))
-        try:
-            await asyncio.wait((sending, gone), return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                sending.result()
-            else:
-                told = answer_to(scope, client_gone())
-                scope["state"].setdefault("log", {})["status"] = told.status  # not that with which it began
-        finally:
-            for each in (sending, gone):
-                each.cancel()
-            await asyncio.gather(sending, gone, return_exceptions=True)
-            try:
-                await self.events.aclose()
-            finally:
-                await self.owned.aclose()
-
-    async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the answer's head with the first event, and an error in its place."""
-        has_begun = False
-
-        async def begin() -> None:
-            nonlocal has_begun
-            if not has_begun:
-                has_begun = True
-                await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-
-        async def body(chunk: bytes) -> None:
-            await begin()
-            await send({"type": "http.response.body", "body": chunk, "more_body": bool(chunk)})
-
-        with contextlib.suppress(OSError):  # the client went away
-            try:
-                async with contextlib.aclosing(_with_pauses(self.events)) as events:
-                    async for event in events:
-                        await body(b": waiting\n\n" if event is None else _line(event))
-            except Exception as error:
-                told = answer_to(scope, error)
-                if not has_begun:
-                    await told.response()(scope, receive, send)
-                    return
-                await body(_line(told.body()))
-            else:
-                await body(DONE)
-            await body(b"")
+    return EventSourceResponse(whole(), headers=HEADERS)
 
 
-async def _with_pauses(
-    events: AsyncGenerator[dict[str, Any], None],
-) -> AsyncGenerator[dict[str, Any] | None, None]:
-    """The events, and None whenever there was none for KEEP_ALIVE_SECONDS."""
-    following: asyncio.Future[dict[str, Any]] | None = None
+async def _lines(scope: Scope, events: AsyncGenerator[dict[str, Any], None]) -> AsyncGenerator[bytes, None]:
+    """The events as they are sent, with a comment whenever there was none for KEEP_ALIVE_SECONDS."""
+    has_begun, following = False, asyncio.ensure_future(anext(events))
     try:
         while True:
-            if following is None:
-                following = asyncio.ensure_future(anext(events))
             done, _ = await asyncio.wait((following,), timeout=KEEP_ALIVE_SECONDS)
-            if not done:
-                yield None
-                continue
-            try:
-                event = following.result()
-            except StopAsyncIteration:
-                following = None
-                return
-            following = None
-            yield event
+            line = _line(following.result()) if done else format_sse_event(comment="waiting")
+            if done:
+                following = asyncio.ensure_future(anext(events))
+            has_begun = True
+            yield line
+    except StopAsyncIteration:
+        yield format_sse_event(data_str="[DONE]")
+    except Exception as error:
+        if not has_begun:
+            raise
+        yield _line(answer_to(scope, error).body())
+    except BaseException:
+        if has_begun:  # the client went away; the log has not the status with which the answer began
+            scope["state"].setdefault("log", {})["status"] = answer_to(scope, client_gone()).status
+        raise
     finally:
-        if following is not None:
+        with anyio.CancelScope(shield=True):
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
+            await events.aclose()
 
 
 def _line(event: dict[str, Any]) -> bytes:
-    return b"data: " + json.dumps(event, ensure_ascii=False).encode(errors="replace") + b"\n\n"
+    text = json.dumps(event, ensure_ascii=False).encode(errors="replace").decode()  # without halves of surrogate pairs
+    return format_sse_event(data_str=text)

@@ -4,102 +4,162 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import AsyncExitStack, aclosing
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import JSONResponse, Response
+from typing_extensions import TypedDict
 
 from transept.core.jobs.job import Gather, Job
+from transept.core.request.sampling_params import SamplingParams
 from transept.errors import EngineClosedError, TranseptError
+from transept.options import Option
 from transept.serving.async_tasks import AsyncTextGenerator
 from transept.serving.errors import ApiError, api_error
 from transept.serving.http import bodies
+from transept.serving.http.answers import ErrorAnswer, ErrorDetails, TokenUsage, answers, token_usage
 from transept.serving.http.failures import answer_to
+from transept.serving.http.fields import JSON, Body
 from transept.serving.http.numbered_jobs import Ended, numbered
-from transept.serving.http.places import Place
-from transept.serving.http.streams import EventStream, attended
+from transept.serving.http.places import Place, place_of
+from transept.serving.http.streams import attended, event_stream
 from transept.serving.models import offers
 from transept.text.generated_text import GeneratedText
 from transept.text.job import Task
+from transept.text.options import TextOptions, TranslationOptions
 
 router = APIRouter(tags=["text"])
 
 OBJECTS: dict[Task, str] = {"summarize": "summary", "translate": "translation"}
-OPTIONS = ("truncate", "chunk", "max_source_tokens", *bodies.SAMPLING_FIELDS)
-LANGUAGES = ("source", "target")
-OWN_FIELDS = ("model", "input", "stream")
 MAX_DOCUMENTS = 1024  # of one request
 
 
-def _schema(*languages: str) -> dict[str, Any]:
-    """The schema of the body, for `/docs`."""
-    properties = {
-        "model": {"type": "string", "description": "default: the first text model that does this"},
-        "input": {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
-        "stream": {"type": "boolean", "default": False},
-        "chunk": {"type": "boolean", "description": "split what is too long at sentences, and join the texts"},
-        "truncate": {"type": "boolean", "description": "cut the end off what is too long"},
-        **{name: {"type": "string", "description": "as the model's family names it"} for name in languages},
-    }
-    schema = {"type": "object", "required": ["input"], "additionalProperties": True, "properties": properties}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
-@router.post("/v1/summarize", openapi_extra=_schema())
-async def summarize(request: Request) -> Response:
-    """A summary of each document. Any field of SamplingParams may also be sent."""
-    return await _respond(request, "summarize", OPTIONS)
-
-
-@router.post("/v1/translate", openapi_extra=_schema(*LANGUAGES))
-async def translate(request: Request) -> Response:
-    """Each document in another language. Any field of SamplingParams may also be sent."""
-    return await _respond(request, "translate", (*LANGUAGES, *OPTIONS))
-
-
-async def _respond(request: Request, task: Task, options: tuple[str, ...]) -> Response:
-    async with AsyncExitStack() as stack:
-        place = Place(request, "text", stack)
-        place.take_early()
-        body = await bodies.read_json(request, (*OWN_FIELDS, *options))
-        documents, stream = _documents(body), bodies.truth(body, "stream")
-        given = {name: body[name] for name in options if name in body}
-        model, ticket = await place.take(bodies.text(body, "model"), offers(task))
-        assert model.text is not None
-        request.state.log = {"model": model.name}
-        try:
-            jobs = _jobs(model.text, task, documents, stream, bodies.as_openai_samples(given))
-        except TranseptError as error:
-            raise api_error(error, "input") from error
-        events = ticket.run(_all_of(jobs))
-        if stream:
-            return EventStream(_stream(request, events), owned=stack.pop_all())
-        answer = {
-            "id": f"{OBJECTS[task]}-{request.state.request_id}",
-            "object": OBJECTS[task],
-            "created": int(time.time()),
-            "model": model.name,
-        }
-        alone = isinstance(body["input"], str)
-        return await attended(request, _whole(request, answer, events, alone))
-
-
-def _documents(body: dict[str, Any]) -> list[str]:
-    given = body.get("input")
-    if given is None:
-        raise ApiError(400, "input is missing; it is a text or a list of texts", param="input", code="missing_input")
+def _documents(name: str, given: Any) -> list[str]:
+    """Return a list of documents. Raises ApiError for a value that is none, or the first of a list that is none."""
     documents = given if isinstance(given, list) else [given]
     wrong = [index for index, each in enumerate(documents) if not isinstance(each, str)]
     if len(documents) > 1 and wrong:
-        raise bodies.wrong(f"input[{wrong[0]}]", "a text", documents[wrong[0]])
+        raise bodies.wrong(f"{name}[{wrong[0]}]", "a text", documents[wrong[0]])
     if not documents or wrong:
-        raise bodies.wrong("input", "a text or a list of texts", given)
+        raise bodies.wrong(name, "a text or a list of texts", given)
     if len(documents) > MAX_DOCUMENTS:
         message = f"{len(documents)} texts are more than {MAX_DOCUMENTS} in one request: split it"
-        raise ApiError(400, message, param="input", code="too_many")
+        raise ApiError(400, message, param=name, code="too_many")
     return documents
+
+
+@dataclass(frozen=True)
+class OwnFields:
+    """The documents, and the fields of the answer."""
+
+    input: Annotated[
+        str | list[str],
+        Option("the documents", "Of one that is not in a list an error is the answer's.", parse=_documents),
+    ]
+    model: Annotated[str, Option("a name of `/v1/models`", "Default: the first that does this.")] = ""
+    stream: Annotated[bool, Option("answer by server-sent events, as the text is found")] = False
+
+
+class WrittenText(TypedDict):
+    """What the model wrote for a document."""
+
+    index: int
+    text: str
+    finish_reason: str
+    num_source_tokens: int
+    num_tokens: int
+    num_chunks: int
+    truncated: bool
+
+
+class TextOrError(WrittenText):
+    """The text of a document, or the error of one that failed, whose text is empty."""
+
+    error: ErrorDetails | None
+
+
+class Texts(TypedDict):
+    """The texts, in the order of the documents."""
+
+    id: str
+    object: Literal["summary", "translation"]
+    created: int
+    model: str
+    data: list[TextOrError]
+    usage: TokenUsage
+
+
+class TextDelta(TypedDict):
+    """What is new of a document's text."""
+
+    type: Literal["text.delta"]
+    index: int
+    delta: str
+
+
+class TextDone(WrittenText):
+    """A document's whole text."""
+
+    type: Literal["text.done"]
+
+
+class TextUsage(TypedDict):
+    """The end: the tokens of all documents."""
+
+    type: Literal["text.usage"]
+    usage: TokenUsage
+
+
+class TextError(ErrorAnswer):
+    """The error of a document."""
+
+    index: int
+
+
+ANSWERS = answers(Texts, events=TextDelta | TextDone | TextUsage | TextError | ErrorAnswer)
+SUMMARY = Body(JSON, OwnFields, TextOptions, SamplingParams, without=bodies.NOT_OVER_HTTP)
+TRANSLATION = Body(JSON, OwnFields, TranslationOptions, SamplingParams, without=bodies.NOT_OVER_HTTP)
+TextPlace = Annotated[Place, Depends(place_of("text"))]
+
+
+@router.post("/v1/summarize", openapi_extra=SUMMARY.documented(), responses=ANSWERS)
+async def summarize(
+    request: Request, place: TextPlace, body: Annotated[dict[str, Any], Depends(bodies.json_of(SUMMARY))]
+) -> Response:
+    """A summary of each document."""
+    return await _respond(request, place, "summarize", SUMMARY, body)
+
+
+@router.post("/v1/translate", openapi_extra=TRANSLATION.documented(), responses=ANSWERS)
+async def translate(
+    request: Request, place: TextPlace, body: Annotated[dict[str, Any], Depends(bodies.json_of(TRANSLATION))]
+) -> Response:
+    """Each document in another language."""
+    return await _respond(request, place, "translate", TRANSLATION, body)
+
+
+async def _respond(request: Request, place: Place, task: Task, known: Body, body: dict[str, Any]) -> Response:
+    fields = known.made(OwnFields, body)
+    given = {name: value for name, value in body.items() if known.kind_of[name] is not OwnFields}
+    model, ticket = await place.take(fields.model, offers(task))
+    assert model.text is not None
+    request.state.log = {"model": model.name}
+    try:
+        jobs = _jobs(model.text, task, [*fields.input], fields.stream, bodies.as_openai_samples(given))
+    except TranseptError as error:
+        raise api_error(error, "input") from error
+    events = ticket.run(_all_of(jobs))
+    if fields.stream:
+        return await event_stream(request, _stream(request, events), place.stack)
+    answer = {
+        "id": f"{OBJECTS[task]}-{request.state.request_id}",
+        "object": OBJECTS[task],
+        "created": int(time.time()),
+        "model": model.name,
+    }
+    return await attended(request, _whole(request, answer, events, isinstance(body["input"], str)))
 
 
 def _jobs(
@@ -120,32 +180,12 @@ def _all_of(jobs: Iterator[Job]) -> Job:
     yield Gather(jobs)
 
 
-@dataclass
-class _Usage:
-    """Tokens of all documents so far."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-    def add(self, text: GeneratedText) -> None:
-        self.prompt_tokens += text.num_source_tokens
-        self.completion_tokens += text.num_tokens
-
-    def to_dict(self) -> dict[str, int]:
-        total = self.prompt_tokens + self.completion_tokens
-        return {
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": self.completion_tokens,
-            "total_tokens": total,
-        }
-
-
 async def _whole(request: Request, answer: dict[str, Any], events: AsyncGenerator[Any, None], alone: bool) -> Response:
     """Return all texts in the order of their documents, with the error in place of a document of a list that failed.
 
     alone: the document was not sent in a list. Raises ApiError if such a document failed, or if the engine stopped.
     """
-    usage, data = _Usage(), []
+    data, num_read, num_written = [], 0, 0
     async with aclosing(events):
         try:
             async for event in events:
@@ -157,11 +197,12 @@ async def _whole(request: Request, answer: dict[str, Any], events: AsyncGenerato
                     told = _refusal(request, event.result)
                     data.append({"index": event.index, **_described(GeneratedText.failed(event.result)), **told})
                     continue
-                usage.add(event.result)
+                num_read += event.result.num_source_tokens
+                num_written += event.result.num_tokens
                 data.append({"index": event.index, **_described(event.result), "error": None})
         except Exception as error:
             raise api_error(error, "input") from error
-    return JSONResponse({**answer, "data": data, "usage": usage.to_dict()})
+    return JSONResponse({**answer, "data": data, "usage": token_usage(num_read, num_written)})
 
 
 def _refusal(request: Request, error: TranseptError) -> dict[str, Any]:
@@ -173,7 +214,7 @@ def _refusal(request: Request, error: TranseptError) -> dict[str, Any]:
 
 async def _stream(request: Request, events: AsyncGenerator[Any, None]) -> AsyncGenerator[dict[str, Any], None]:
     """Document after document: its text as it becomes final, then all that is known of it; at the end the usage."""
-    usage, num_told = _Usage(), 0
+    num_told = num_read = num_written = 0
     async with aclosing(events):
         try:
             async for event in events:
@@ -183,7 +224,8 @@ async def _stream(request: Request, events: AsyncGenerator[Any, None]) -> AsyncG
                 elif isinstance(event, Ended):
                     if rest := event.result.text[num_told:]:
                         yield {"type": "text.delta", "index": event.index, "delta": rest}
-                    usage.add(event.result)
+                    num_read += event.result.num_source_tokens
+                    num_written += event.result.num_tokens
                     num_told = 0
                     yield {"type": "text.done", "index": event.index, **_described(event.result)}
                 elif isinstance(event, tuple):
@@ -192,7 +234,7 @@ async def _stream(request: Request, events: AsyncGenerator[Any, None]) -> AsyncG
                     yield {"type": "text.delta", "index": index, "delta": piece}
         except Exception as error:
             raise api_error(error, "input") from error
-    yield {"type": "text.usage", "usage": usage.to_dict()}
+    yield {"type": "text.usage", "usage": token_usage(num_read, num_written)}
 
 
 def _described(text: GeneratedText) -> dict[str, Any]:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, make_dataclass
+from typing import Annotated, Any, Literal, NotRequired
 from urllib.parse import quote
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from transept.errors import ParameterError
 from transept.multimodal.suffixes import split_suffix
-from transept.options import declared
+from transept.options import Option
 from transept.serving.errors import ApiError, api_error
 from transept.serving.http import bodies
+from transept.serving.http.fields import JSON, Body
 from transept.serving.models import ServedModels
 from transept.speech.output.subtitles import SubtitleLayout, make_cues
 from transept.speech.output.writers import FORMATS, MEDIA_TYPES, SUBTITLES
@@ -25,41 +29,49 @@ router = APIRouter(tags=["speech"])
 
 MAX_BYTES = 16 << 20  # of a body: some 18 hours of speech with the times of words
 MAX_CHARACTERS = 64 << 20  # of a file's subtitles, which may repeat words and speakers
-LAYOUT = declared(SubtitleLayout)
-OF_TRANSCRIPTS = (  # fields of verbose_json, of diarized_json and of Transcript.to_dict
-    *("task", "language", "spoken_language", "target_language", "duration", "text", "segments", "words", "usage"),
-    *("language_probability", "language_probabilities", "duration_after_vad", "missed_speech", "warnings", "reason"),
+OF_TRANSCRIPTS = (  # further fields of verbose_json, of diarized_json and of Transcript.to_dict
+    *("task", "spoken_language", "target_language", "duration", "text", "words", "usage", "language_probability"),
+    *("language_probabilities", "duration_after_vad", "missed_speech", "warnings", "reason"),
 )
-FIELDS = ("format", "file_name", *LAYOUT, *OF_TRANSCRIPTS)
 
 
-def _schema() -> dict[str, Any]:
-    """The schema of the body, for `/docs`."""
-    numbers, text = {"type": "number"}, {"type": "string"}
-    timed = {"start": {**numbers, "description": "seconds"}, "end": numbers}
-    word = {"type": "object", "required": ["word", "start", "end"], "properties": {"word": text, **timed}}
-    segment = {
-        "type": "object",
-        "required": ["start", "end", "text"],
-        "properties": {**timed, "text": text, "speaker": text, "words": {"type": "array", "items": word}},
-    }
-    layout = {
-        name: {"type": "boolean"} if each.is_flag else {"type": "integer", "minimum": 1}
-        for name, each in LAYOUT.items()
-    }
-    properties = {
-        "format": {"type": "string", "enum": list(FORMATS)},
-        "file_name": {"type": "string", "description": "of the recording, such as talk.mp3; the file is then talk.srt"},
-        "segments": {
-            "type": "array",
-            "items": segment,
-            "description": "those of verbose_json, or of a stream's events",
-        },
-        "language": {"type": "string", "description": "a code such as en, or an English name; json shows its code"},
-        **{name: {**schema, "description": LAYOUT[name].option.help} for name, schema in layout.items()},
-    }
-    schema = {"type": "object", "required": ["format", "segments"], "properties": properties}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+class TimedText(TypedDict):
+    """A word or a segment with its times in seconds."""
+
+    start: float
+    end: float
+
+
+class FileWord(TimedText):
+    """A word."""
+
+    word: str
+
+
+class FileSegment(TimedText):
+    """A segment, perhaps with its words and its speaker."""
+
+    text: str
+    speaker: NotRequired[str]
+    words: NotRequired[list[FileWord]]
+
+
+@dataclass(frozen=True)
+class FileFields:
+    """What the file is, and the fields of a transcript that it is made of."""
+
+    format: Annotated[Literal["txt", "vtt", "srt", "tsv", "json", "lrc", "csv", "ass"], Option("of the file")]
+    segments: Annotated[
+        list[FileSegment] | None, Option("those of verbose_json, or of a stream's events", wanted="a list of segments")
+    ] = None
+    language: Annotated[str, Option("a code such as en, or an English name; json shows its code")] = ""
+    file_name: Annotated[str, Option("of the recording, such as talk.mp3; the file is then talk.srt")] = ""
+
+
+TranscriptFields = make_dataclass(
+    "TranscriptFields", [(name, Annotated[Any, Option("as verbose_json has it")], None) for name in OF_TRANSCRIPTS]
+)
+BODY = Body(JSON, FileFields, SubtitleLayout, TranscriptFields)
 
 
 FILE: dict[str, Any] = {
@@ -68,21 +80,34 @@ FILE: dict[str, Any] = {
 }
 
 
-@router.post("/v1/format", openapi_extra=_schema(), responses={200: FILE}, response_class=Response)
-async def format_transcript(request: Request) -> Response:
+async def upload_place(request: Request) -> AsyncGenerator[None, None]:
+    """Hold a place among the uploads. Raises ApiError: 503 while the server drains, 429 if there is no free place."""
+    models: ServedModels = request.app.state.models
+    models.check_open()
+    with models.uploads.place(request.client.host if request.client is not None else ""):
+        yield
+
+
+@router.post(
+    "/v1/format",
+    dependencies=[Depends(upload_place)],
+    openapi_extra=BODY.documented(),
+    responses={200: FILE},
+    response_class=Response,
+)
+async def format_transcript(
+    request: Request, body: Annotated[dict[str, Any], Depends(bodies.json_of(BODY, MAX_BYTES, "transcript"))]
+) -> Response:
     """A transcript as a file: text, subtitles, a table, lyrics, karaoke or openai-whisper's JSON.
 
     The body is what `/v1/audio/transcriptions` answers as `verbose_json`, perhaps edited, with `format` added, and
     options of subtitles if you like.
     """
     models: ServedModels = request.app.state.models
-    models.check_open()
-    with models.uploads.place(request.client.host if request.client is not None else ""):
-        body = await bodies.read_json(request, FIELDS, MAX_BYTES, "transcript")
-        format_name, name = _format_in(body), _file_name(body)
-        request.state.log = {"format": format_name}
-        async with models.formatting:
-            text = await run_in_threadpool(_written, body, format_name, models)
+    format_name, name = _named_in(body)
+    request.state.log = {"format": format_name}
+    async with models.formatting:
+        text = await run_in_threadpool(_written, body, format_name, models)
     return Response(
         text,
         media_type=f"{MEDIA_TYPES[format_name]}; charset=utf-8",
@@ -90,31 +115,19 @@ async def format_transcript(request: Request) -> Response:
     )
 
 
-def _format_in(body: dict[str, Any]) -> str:
-    given = body.get("format")
-    if given is None:
-        message = f"format is missing; it is one of {', '.join(FORMATS)}"
-        raise ApiError(400, message, param="format", code="invalid_value")
-    if not isinstance(given, str) or given not in FORMATS:
-        raise bodies.wrong("format", f"one of {', '.join(FORMATS)}", given)
-    return given
-
-
-def _file_name(body: dict[str, Any]) -> str:
-    """Return the answer's file name, without a suffix."""
-    name = bodies.text(body, "file_name") or ""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise bodies.wrong("file_name", "text without half a surrogate pair", name) from None
-    return split_suffix(name)[0] or "transcript"
+def _named_in(body: dict[str, Any]) -> tuple[str, str]:
+    """Return the format, and the answer's file name without a suffix. Raises ApiError."""
+    fields = BODY.made(
+        FileFields, {name: value for name, value in body.items() if name not in ("segments", "language")}
+    )
+    return fields.format, split_suffix(fields.file_name)[0] or "transcript"
 
 
 def _written(body: dict[str, Any], format_name: str, models: ServedModels) -> str:
     """Return the file's text. Raises ApiError, which names the field at fault."""
-    given = {name: body[name] for name in LAYOUT if name in body}
+    layout = BODY.made(SubtitleLayout, body)
     try:
-        transcript, layout = Transcript.from_dict(body), SubtitleLayout(**given)
+        transcript = Transcript.from_dict(body)
         if format_name in SUBTITLES:
             _check_size(transcript.segments, layout, format_name)
         return FORMATS[format_name](transcript.segments, _code(transcript.language, models), layout)

@@ -3,13 +3,152 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
 
 from transept.serving.http.token_logprobs import bytes_of
 from transept.speech.options import TRANSLATES_TO
 from transept.speech.segments import Segment, Word
 from transept.speech.speech_model import SpeechModel
 from transept.speech.transcript import Transcript, TranscriptionInfo
+
+
+class Usage(TypedDict):
+    """OpenAI's account of what was done. seconds: of the recording."""
+
+    type: Literal["duration"]
+    seconds: float
+
+
+class TokenLogprob(TypedDict):
+    """A token's text, and its log probability."""
+
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class Transcription(TypedDict):
+    """json. logprobs: with include=logprobs."""
+
+    text: str
+    usage: Usage
+    logprobs: NotRequired[list[TokenLogprob]]
+
+
+class TimedWord(TypedDict):
+    """A word, its times in seconds, the probability of its tokens, and who says it."""
+
+    word: str
+    start: float
+    end: float
+    probability: float
+    speaker: NotRequired[str]
+
+
+class VerboseTranscription(TypedDict):
+    """verbose_json: OpenAI's fields, and what else is known. language: of the text."""
+
+    task: str
+    language: str
+    spoken_language: NotRequired[str]
+    duration: float
+    text: str
+    segments: NotRequired[list[Segment]]
+    words: NotRequired[list[TimedWord]]
+    target_language: NotRequired[str]
+    language_probability: float | None
+    language_probabilities: dict[str, float]
+    duration_after_vad: float
+    missed_speech: list[tuple[float, float]]
+    warnings: list[str]
+    reason: str | None
+    usage: Usage
+
+
+class SegmentEvent(TypedDict):
+    """A segment of a stream, or of diarized_json."""
+
+    type: Literal["transcript.text.segment"]
+    id: str
+    start: float
+    end: float
+    text: str
+    speaker: str
+    seek: int
+    tokens: list[int]
+    temperature: float
+    avg_logprob: float
+    compression_ratio: float
+    no_speech_prob: float
+    words: NotRequired[list[TimedWord]]
+    language: NotRequired[str]
+
+
+class DiarizedTranscription(TypedDict):
+    """diarized_json."""
+
+    task: str
+    duration: float
+    text: str
+    segments: list[SegmentEvent]
+    usage: Usage
+
+
+class DeltaEvent(TypedDict):
+    """What is new of the text."""
+
+    type: Literal["transcript.text.delta"]
+    delta: str
+    logprobs: NotRequired[list[TokenLogprob]]
+
+
+class DoneEvent(TypedDict):
+    """The whole text, at the end."""
+
+    type: Literal["transcript.text.done"]
+    text: str
+    language: str
+    duration: float
+    warnings: list[str]
+    reason: str | None
+    usage: Usage
+
+
+class QueuedEvent(TypedDict):
+    """With progress: the request's place in the queue."""
+
+    type: Literal["transcript.queued"]
+    position: int
+
+
+class OpenedEvent(TypedDict):
+    """With progress: the recording was decoded."""
+
+    type: Literal["transcript.opened"]
+    duration: float
+
+
+class InfoEvent(TypedDict):
+    """With progress: what is known before the first segment."""
+
+    type: Literal["transcript.info"]
+    language: str
+    language_probability: float | None
+    duration: float
+    duration_after_vad: float
+    warnings: list[str]
+
+
+class ProgressEvent(TypedDict):
+    """With progress: seconds of the recording that are done."""
+
+    type: Literal["transcript.progress"]
+    seconds: float
+
+
+Event = DeltaEvent | SegmentEvent | DoneEvent | QueuedEvent | OpenedEvent | InfoEvent | ProgressEvent
 
 
 def verbose_answer(model: SpeechModel, transcript: Transcript, granularities: Sequence[str]) -> dict[str, Any]:

@@ -1,0 +1,153 @@
+"""Body: the fields of an endpoint's body, declared as options; its checks and its schema follow from them.
+
+Endpoints declare their own fields beside the library's options; `forms` and `bodies` read what a client sends. The
+schema is for `/docs`: FastAPI cannot make it, since it would read a body before `places` has admitted the request.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import types
+import typing
+from collections.abc import Container, Iterable, Mapping
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
+
+from transept.errors import ParameterError, suggest
+from transept.option_names import Alias, by_own_names, hint
+from transept.options import DeclaredOption, declared, take_options
+from transept.serving.errors import ApiError, api_error
+
+Kind = TypeVar("Kind")
+
+FORM, JSON = "multipart/form-data", "application/json"
+BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+NUMBERS = ("integer", "number")
+
+
+class Body:
+    """The fields that an endpoint takes.
+
+    media_type: FORM or JSON. kinds: dataclasses of declared options; the first one that has a field declares it.
+    without: options that only Python has. refused: other fields of OpenAI's, each with the reason.
+    """
+
+    def __init__(
+        self, media_type: str, *kinds: type[Any], without: Iterable[str] = (), refused: Mapping[str, str] | None = None
+    ) -> None:
+        self.media_type, self.kinds, self.refused = media_type, kinds, dict(refused or {})
+        self.kind_of: dict[str, type[Any]] = {}
+        for kind in kinds:
+            for name in declared(kind):
+                if name not in without:
+                    self.kind_of.setdefault(name, kind)
+        named = {name: declared(kind)[name] for name, kind in self.kind_of.items()}
+        self.fields = {name: _without_aliases(each, named) for name, each in named.items()}
+        self.aliases = {alias.name: (alias, each) for each in self.fields.values() for alias in each.aliases}
+
+    def value_of(self, name: str, text: str) -> Any:
+        """Return the value that a text stands for in a field. Raises ApiError for one that stands for none."""
+        alias, each = self.declaration(name)
+        try:
+            return alias.from_text(text) if alias.values is not None else each.from_text(text)
+        except ParameterError as error:
+            raise api_error(error) from None
+
+    def declaration(self, name: str) -> tuple[Alias, DeclaredOption]:
+        """Return the option that a field sets, under the field's name, and the name with its values."""
+        alias, each = self.aliases.get(name) or (Alias(name), self.fields[name])
+        return alias, dataclasses.replace(each, name=name)
+
+    def check(self, names: Iterable[str]) -> None:
+        """Raise ApiError for the first name that is not a field."""
+        for name in names:
+            shown = name[:100]
+            if name in self.refused:
+                raise ApiError(400, f"{name}: {self.refused[name]}; leave it out", param=name, code="unsupported")
+            if name not in self.fields and name not in self.aliases:
+                meant = hint(shown, self.fields) or suggest(shown, self.fields)
+                raise ApiError(400, f"there is no field {shown!r}.{meant}", param=shown, code="unknown_field")
+
+    def by_own_names(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return fields under their own names. Raises ApiError for one that is also given by another program's name."""
+        try:
+            return by_own_names(given, self.fields.values())
+        except ParameterError as error:
+            raise api_error(error) from error
+
+    def part(self, kind: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the given fields that one of the dataclasses declares."""
+        return {name: value for name, value in given.items() if self.kind_of.get(name) is kind}
+
+    def made(self, kind: type[Kind], given: Mapping[str, Any]) -> Kind:
+        """Make one of the dataclasses of the given fields. Raises ApiError for a missing field and a wrong value."""
+        for name, each in declared(kind).items():
+            if each.default is dataclasses.MISSING and name not in given:
+                raise ApiError(400, f"{name} is missing; it is {each.wanted}", param=name, code=f"missing_{name}")
+        try:
+            made = kind(**self.part(kind, given))
+            if not hasattr(kind, "__post_init__"):
+                take_options(made)
+            return made
+        except ParameterError as error:
+            raise api_error(error) from error
+
+    def documented(self) -> dict[str, Any]:
+        """Return the schema of the request, as ``openapi_extra`` of a route."""
+        schema: dict[str, Any] = {"type": "object", "additionalProperties": False, "properties": {}}
+        for name, each in self.fields.items():
+            schema["properties"][name] = schema_of(self.kind_of[name], each, in_form=self.media_type == FORM)
+            if each.default is dataclasses.MISSING:
+                schema.setdefault("required", []).append(name)
+        return {"requestBody": {"required": True, "content": {self.media_type: {"schema": schema}}}}
+
+
+def _without_aliases(each: DeclaredOption, fields: Container[str]) -> DeclaredOption:
+    """Return an option without the aliases that are fields themselves."""
+    aliases = tuple(alias for alias in each.aliases if alias.name not in fields)
+    return dataclasses.replace(each, option=dataclasses.replace(each.option, aliases=aliases))
+
+
+def schema_of(kind: type[Any], each: DeclaredOption, *, in_form: bool) -> dict[str, Any]:
+    """Return the JSON Schema of an option: its type, bounds, default and help. in_form: without null.
+
+    kind: the dataclass that declares it.
+    """
+    schema = _schema_of_type(kind, each, in_form)
+    bounds = {theirs: getattr(each.option, ours) for ours, theirs in BOUNDS.items()}
+    for branch in schema.get("anyOf", [schema]):
+        if branch.get("type") in NUMBERS:
+            branch |= {name: bound for name, bound in bounds.items() if bound not in (None, math.inf)}
+    default = list(each.default) if isinstance(each.default, tuple) else each.default
+    if default not in (None, "", [], math.inf, dataclasses.MISSING) and not each.is_object:
+        schema["default"] = default
+    return {"description": _description(each), **schema}
+
+
+def _schema_of_type(kind: type[Any], each: DeclaredOption, in_form: bool) -> dict[str, Any]:
+    members = typing.get_type_hints(kind)[each.name]
+    if isinstance(members, types.UnionType) or typing.get_origin(members) is typing.Union:
+        members = tuple(typing.get_args(members))
+    else:
+        members = (members,)
+    branches = []
+    for member in members:
+        if isinstance(member, type) and dataclasses.is_dataclass(member):
+            parts = {name: schema_of(member, part, in_form=False) for name, part in declared(member).items()}
+            required = [name for name, part in declared(member).items() if part.default is dataclasses.MISSING]
+            more = {"required": required} if required else {}
+            branches.append({"type": "object", "additionalProperties": False, "properties": parts, **more})
+        elif not (in_form and member is type(None)):
+            branches.append(TypeAdapter(member).json_schema())
+    return branches[0] if len(branches) == 1 else {"anyOf": branches}
+
+
+def _description(each: DeclaredOption) -> str:
+    """Return an option's help as sentences, with fields in place of the command's flags."""
+    aliases = ", ".join(f"`{alias.name}`" for alias in each.aliases)
+    parts = (each.option.help, each.option.more.rstrip("."), aliases and f"Other programs' names for it: {aliases}")
+    text = ". ".join(filter(None, parts)) + "."
+    return re.sub(r"--(\w[\w-]*\w)", lambda flag: flag[1].replace("-", "_"), text.replace("--no-", "false"))

@@ -1,0 +1,106 @@
+"""The fields of ``POST /v1/audio/transcriptions`` and ``/v1/audio/translations``: OpenAI's, and all options of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from transept.errors import ParameterError, shown
+from transept.options import Option, declared, declares_options, made_of, take_options
+from transept.serving.http.fields import FORM, Body
+from transept.speech.options import TranscriptionOptions
+from transept.speech.output.subtitles import SubtitleLayout
+from transept.speech.vad.options import VadOptions
+
+GRANULARITIES = ("segment", "word")
+INCLUDED = ("logprobs",)
+OPENAI_PARTS = {"min_silence_duration_ms": "silence_duration_ms", "speech_pad_ms": "prefix_padding_ms"}
+NO_NAMES = "this server gives speakers no names of yours"
+A_STRATEGY = 'auto, or {"type": "server_vad"} with threshold, silence_duration_ms and prefix_padding_ms if you like'
+VAD = {name: each.option for name, each in declared(VadOptions).items()}
+
+
+@declares_options("server_vad has no")
+@dataclass(frozen=True)
+class ServerVad:
+    """OpenAI's chunking by voice activity, which auto mode does anyway."""
+
+    type: Annotated[Literal["server_vad"], Option("the one kind of chunking")]
+    threshold: Annotated[float | None, VAD["threshold"]] = None
+    silence_duration_ms: Annotated[float | None, VAD["min_silence_duration_ms"]] = None
+    prefix_padding_ms: Annotated[float | None, VAD["speech_pad_ms"]] = None
+
+    def __post_init__(self) -> None:
+        take_options(self)
+
+    def vad_options(self) -> dict[str, float]:
+        """The options of voice activity that it sets."""
+        found = {ours: getattr(self, OPENAI_PARTS.get(ours, ours)) for ours in ("threshold", *OPENAI_PARTS)}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def _chunking(name: str, given: Any) -> Any:
+    """Parse a chunking_strategy that is an object."""
+    if given in (None, "auto") or isinstance(given, ServerVad):
+        return given
+    if not isinstance(given, dict) or "type" not in given:
+        raise ParameterError(f"{{{name}}} must be {A_STRATEGY}, not {shown(given)}", param=name, value=given)
+    return made_of(ServerVad, name, given)
+
+
+def _words(known: Sequence[str], name: str, given: Any) -> tuple[str, ...]:
+    """Parse words with commas between them. known: the words; none: any."""
+    words = given if isinstance(given, tuple) else tuple(word.strip() for word in given.split(",") if word.strip())
+    for word in words:
+        if known and word not in known:
+            raise ParameterError(
+                f"{{{name}}} may hold {' and '.join(known)}, not {word[:100]!r}", param=name, value=given
+            )
+    return words
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The field of the upload."""
+
+    file: Annotated[bytes, Option("recording, or a video with one, in any format that FFmpeg reads")]
+
+
+@dataclass(frozen=True)
+class OwnFields:
+    """Fields of OpenAI's that have another name or another meaning here, and those of the answer."""
+
+    model: Annotated[str, Option("a name of `/v1/models`", "Default: the first speech model.")] = ""
+    prompt: Annotated[str, Option("OpenAI's name for initial_prompt")] = ""
+    response_format: Annotated[
+        Literal["json", "verbose_json", "diarized_json", "text", "srt", "vtt", "tsv", "csv", "lrc", "ass"],
+        Option("format of the answer", "Streams have events whatever it is, and none of subtitles."),
+    ] = "json"
+    timestamp_granularities: Annotated[
+        tuple[Literal["segment", "word"], ...],
+        Option("times of verbose_json", "Default: segment.", parse=partial(_words, GRANULARITIES)),
+    ] = ()
+    stream: Annotated[bool, Option("answer by server-sent events, as the text is found")] = False
+    include: Annotated[
+        tuple[Literal["logprobs"], ...],
+        Option("logprobs: the log probability of every token", parse=partial(_words, INCLUDED)),
+    ] = ()
+    chunking_strategy: Annotated[
+        Literal["auto"] | ServerVad | None,
+        Option("OpenAI's name for what vad_options set", wanted=A_STRATEGY, parse=_chunking),
+    ] = None
+    keywords: Annotated[
+        tuple[str, ...], Option("OpenAI's name for hotwords, as a list", parse=partial(_words, ()))
+    ] = ()
+    languages: Annotated[
+        tuple[str, ...], Option("OpenAI's name for language", "One at most.", parse=partial(_words, ()))
+    ] = ()
+    progress: Annotated[bool, Option("tell a stream's place in the queue and its progress")] = False
+
+
+BODY = Body(
+    *(FORM, Recording, OwnFields, TranscriptionOptions, SubtitleLayout),
+    refused={"known_speaker_names": NO_NAMES, "known_speaker_references": NO_NAMES},
+)
