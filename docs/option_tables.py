@@ -40,7 +40,8 @@ followed by `True` or `False`. A form field of `POST /v1/audio/transcriptions` h
 ALIASES = """## Other programs' names
 
 Names of openai-whisper, faster-whisper, transformers, vLLM and OpenAI's API that mean the same as an option. They are
-taken as keywords, flags, variables of the environment and settings. An option is given by one name only.
+taken as keywords, flags, fields of HTTP requests, variables of the environment and settings. An option is given by one
+name only.
 """
 
 

@@ -92,7 +92,7 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
     ("threads", "intra_threads n_threads nthreads -t", ""),
     ("timestamp_granularities", "granularities granularity timestamp_granularity", ""),
     ("token_logprobs", "include_logprobs log_probs logprobs output_scores", ""),
-    ("vad", "vad_filter remove_silence silence silero skip_silence vad_model -vm", ""),
+    ("vad", "remove_silence silence silero skip_silence vad_model -vm", ""),
     (
         "vad_threshold vad_options",
         "vad_offset vad_onset vad_thold vad_threshold vad_neg_threshold vad_min_silence_duration_ms -vt",
