@@ -33,15 +33,15 @@ settings take it from there, with the same type, bounds and default. `make optio
 declarations. `make option-types` writes the types of public calls: editors complete the names of options, and type
 checkers refuse wrong ones.
 
-In Python options are keywords. A flag may be written with underscores (`--beam_size`). One without a value may be
-followed by `True` or `False`. A form field of `POST /v1/audio/transcriptions` has the option's own name; those of
-`vad_options` are sent as JSON or as `vad_options[threshold]`.
+In Python, options are keyword arguments. A flag may be written with underscores (`--beam_size`). A flag without a value
+may be followed by `True` or `False`. A form field of `POST /v1/audio/transcriptions` has the option's own name.
+`vad_options` is sent as JSON, or with a field such as `vad_options[threshold]` for each of its options.
 """
 ALIASES = """## Other programs' names
 
 Names of openai-whisper, faster-whisper, transformers, vLLM and OpenAI's API that mean the same as an option. They are
-taken as keywords, flags, fields of HTTP requests, variables of the environment and settings. An option is given by one
-name only.
+accepted as keywords, flags, fields of HTTP requests, environment variables and settings. Giving an option by two names
+is an error.
 """
 
 

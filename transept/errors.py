@@ -58,7 +58,7 @@ class TranseptError(Exception):
                 return name(option)
             try:
                 return assigned(option, ast.literal_eval(literal) if literal else named[option])
-            except (ValueError, SyntaxError):  # of a user's text in the message
+            except (ValueError, SyntaxError):  # braces in a user's text
                 return found[0]
 
         return OPTION.sub(written, self.message)
@@ -74,7 +74,7 @@ class TranseptError(Exception):
         return type(self)(message, param=param, value=self.value, others=others)
 
     def at(self, place: str, param: str | None = None) -> Self:
-        """Return the error with a place before its message. param: at fault if no option is."""
+        """Return the error with a place before its message. param: the parameter at fault if the error names none."""
         return type(self)(f"{place}: {self.message}", param=self.param or param, value=self.value, others=self.others)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -231,7 +231,7 @@ def _slips(words: list[str], others: list[str]) -> int | None:
             continue
         shorter, longer = sorted((one, other), key=len)
         if len(shorter) < SHORTEST_BEGIN and not (len(longer) == SHORTEST_BEGIN and longer.startswith(shorter)):
-            return None  # a typo is half of a two-letter word, unless it adds a letter: "dee" for "de"
+            return None  # one typo changes half of a two-letter word; only an added letter counts: "dee" for "de"
         edits = 1 if len(pairs) > 1 and longer.startswith(shorter) else _edits(one, other)
         if edits > max(1, len(one) // LETTERS_OF_A_SLIP) and not (by_word and _share_a_stem(one, other)):
             return None

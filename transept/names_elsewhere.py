@@ -1,14 +1,16 @@
-"""Other programs' names of options that Transept does not take, with what to write instead.
+"""Other programs' option names that Transept does not accept, with what to write instead.
 
-Those of openai-whisper, faster-whisper, WhisperX, whisper.cpp, FFmpeg, transformers, vLLM, and APIs such as OpenAI's.
-Names that mean the same as an option are its aliases, where it is declared. Read when a name is refused, and only then.
+The names come from openai-whisper, faster-whisper, WhisperX, whisper.cpp, FFmpeg, transformers, vLLM, and APIs such as
+OpenAI's. A name that means the same as an option is not listed here but is an alias in the option's declaration. This
+module is imported only when a name is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-# Ours, the first of which that a call has is meant; theirs, with whisper.cpp's of one dash; a sentence to add.
+# Our names, of which a message suggests the first that the call has; their names, with a dash for whisper.cpp's short
+# options; a sentence to add to the message.
 _ROWS: tuple[tuple[str, str, str], ...] = (
     ("attention_backend", "attn_implementation flash_attention flash_attn use_flash_attention_2 sdpa", ""),
     ("", "attn_implementation flash_attention sdpa", "The fastest attention of the device is taken by itself."),

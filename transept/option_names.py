@@ -1,6 +1,6 @@
-"""The names of a user's options: aliases are taken, unknown ones refused with what was probably meant.
+"""Resolve the names of options: accept aliases, and refuse unknown names with a suggestion.
 
-Used by the dataclasses of options and by the calls that take them as ``**options``. Knows no option by itself.
+Used by the dataclasses of options and by the calls that take them as ``**options``. Declares no option itself.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from transept.errors import ParameterError, nearest, shown, suggest
 Options = TypeVar("Options")
 Call = TypeVar("Call", bound=Callable[..., Any])
 
-SHORTEST_MISSPELT = 5  # letters of another program's option that may be misspelt: short ones are near to many words
-MOST_LETTERS_MORE = 2  # or fewer, in such a misspelling
+SHORTEST_MISSPELT = 5  # letters; shorter names are similar to many words, so no typo of them is corrected
+MOST_LETTERS_MORE = 2  # difference in length between such a name and a typo of it
 
 
 @dataclass(frozen=True)
 class Alias:
     """Another program's name for an option.
 
-    values: its values, with the option's value for each; None stands for "leave the option as it is". Without values
-    they are the option's own.
+    values: maps each of its values to the option's value; None leaves the option as it is. Without `values`, the alias
+    takes the option's own values.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Alias:
             ) from None
 
     def from_text(self, text: str) -> Any:
-        """Return the value that a text stands for, for an alias of own values. Raises ParameterError for another."""
+        """Parse a text to one of the alias's own `values`. Raises ParameterError for any other text."""
         assert self.values is not None
         texts = {str(value).lower(): value for value in self.values}
         value = texts.get(text.strip().lower(), text)
@@ -60,17 +60,17 @@ class Named(Protocol):
 
     @property
     def name(self) -> str:
-        """Its own name."""
+        """The option's own name."""
 
     @property
     def aliases(self) -> tuple[Alias, ...]:
-        """The further names that it may be given by."""
+        """Other names that the option may be given by."""
 
 
 def by_own_names(given: Mapping[str, Any], options: Iterable[Named]) -> dict[str, Any]:
-    """Return keywords under the options' own names, where they were given by aliases.
+    """Return keywords with aliases replaced by the options' own names.
 
-    An alias may stand for several options, each of which takes its part of the value. Raises ParameterError where an
+    An alias may stand for several options, each of which takes its part of the value. Raises ParameterError if an
     option is given twice.
     """
     found, spelt = dict(given), dict[str, str]()
@@ -95,7 +95,7 @@ def by_own_names(given: Mapping[str, Any], options: Iterable[Named]) -> dict[str
 
 
 def refuses_unknown(what: str) -> Callable[[type[Options]], type[Options]]:
-    """Decorator of a dataclass whose fields are options: made with any other keyword, it raises ParameterError.
+    """Decorate a dataclass of options, so that its constructor raises ParameterError for an unknown keyword.
 
     what: begins the message, such as ``"Engine has no option"``. The constructor's signature stays that of the fields.
     """
@@ -116,7 +116,7 @@ def refuses_unknown(what: str) -> Callable[[type[Options]], type[Options]]:
 
 
 def finite(value: Any) -> float:
-    """A number as a float; infinity for one that is too large to be one."""
+    """Return a number as a float; infinity if it is too large for a float."""
     try:
         return float(value)
     except OverflowError:
@@ -124,13 +124,13 @@ def finite(value: Any) -> float:
 
 
 def made_of(cls: type[Options], what: str, given: Mapping[str, Any]) -> Options:
-    """Options from a mapping. Raises ParameterError for names that are unknown or no names; what: as above."""
+    """Make options from a mapping. Raises ParameterError for an unknown name. what: see `refuses_unknown`."""
     refuse_unknown(what, given, [each.name for each in dataclasses.fields(cls)])  # type: ignore[arg-type]
     return cls(**given)
 
 
 def refuse_unknown(what: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise ParameterError for the first name that is not known, with the nearest or the equivalent one that is."""
+    """Raise ParameterError for the first unknown name. The message suggests the equivalent or nearest known name."""
     known = list(known)
     for name in given:
         if name not in known:
@@ -139,9 +139,9 @@ def refuse_unknown(what: str, given: Iterable[str], known: Iterable[str]) -> Non
 
 
 def refuse_misplaced(given: Iterable[str], known: Mapping[str, Named], others: Mapping[str, Named], where: str) -> None:
-    """Raise ParameterError for the first name that is not known, but an option of another call, or stands for one.
+    """Raise ParameterError for the first unknown name that is, or stands for, an option of another call.
 
-    where: what to call, with NAME for the option, such as ``"Transcriber(model, NAME=...)"``.
+    where: the other call, with NAME in place of the option, such as ``"Transcriber(model, NAME=...)"``.
     """
     from transept.names_elsewhere import ELSEWHERE
 
@@ -156,9 +156,9 @@ def refuse_misplaced(given: Iterable[str], known: Mapping[str, Named], others: M
 
 
 def hint(name: str, known: Iterable[str], shown: Callable[[str], str] = repr) -> str:
-    """The tail of a message about an unknown option: what other programs mean by it, or what was probably meant.
+    """Return the end of a message about an unknown option: our name for another program's option, or the nearest name.
 
-    known: the names that there are. shown: how one of them is written. Empty where nothing is near.
+    known: the valid names. shown: formats one of them. Empty if no name is near.
     """
     from transept.names_elsewhere import ELSEWHERE, SENTENCES
 
@@ -187,10 +187,10 @@ def hint(name: str, known: Iterable[str], shown: Callable[[str], str] = repr) ->
 
 
 def shows_options(*of: Callable[..., Any], without: Iterable[str] = ()) -> Callable[[Call], Call]:
-    """Decorator of a call with ``**options``: its signature, as ``help`` and notebooks show it, names them one by one.
+    """Decorate a call with ``**options``, so that ``help`` and notebooks show a signature that names each option.
 
-    The call gets them under their own names, however they were given. of: the dataclasses and functions whose keywords
-    the options are. without: those that are not.
+    The call receives options under their own names, even if they were given by aliases. of: the dataclasses and
+    functions whose keywords the options are. without: keywords of theirs that are not options of this call.
     """
     options: list[Named] = [each for taker in of for each in getattr(taker, "declared_options", ())]
 

@@ -2,7 +2,7 @@
 
 A dataclass of options annotates each field ``Annotated[int | None, Option("Beams of the search.", ge=1)]`` and calls
 `take_options` in `__post_init__`. `transept.cli` makes its flags from `declared`, and the server reads its forms with
-`DeclaredOption.from_text`. This module declares no option itself. No NumPy and no torch here.
+`DeclaredOption.from_text`. This module declares no option itself, and imports neither NumPy nor torch.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from transept.option_names import Alias, by_own_names, finite, refuse_unknown
 Options = TypeVar("Options")
 
 MAX_TEMPERATURE = 1e38  # a float32, as logits are
-MAX_LENGTH_PENALTY = 32.0  # a length to this power, of any length that there is, is a float
+MAX_LENGTH_PENALTY = 32.0  # the length of any text to this power is a float
 MAX_PATIENCE = 1e6  # so that num_beams times patience does not overflow
-MAX_INTEGER = 2**31 - 1  # of counts, such as beams, samples or tokens; far beyond any model's
+MAX_INTEGER = 2**31 - 1  # upper bound of counts, such as beams, samples or tokens; far above any model's
 MAX_SEED = 2**64 - 1
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half of a UTF-16 pair, as in a truncated text
 LARGE_BOUND = 100_000
@@ -158,7 +158,7 @@ class DeclaredOption:
 
     @property
     def aliases(self) -> tuple[Alias, ...]:
-        """The further names that the option may be given by."""
+        """Other names that the option may be given by."""
         return tuple(Alias(each) if isinstance(each, str) else each for each in self.option.aliases)
 
     @property
@@ -256,7 +256,7 @@ def _declaration(name: str, hint: Any, default: Any) -> DeclaredOption:
 
 
 def written(each: DeclaredOption) -> str:
-    """Return an option's name on the command line, in the environment (in capitals behind TRANSEPT_) and in TOML."""
+    """Return an option's name on the command line, in the environment (in capitals after TRANSEPT_) and in TOML."""
     return each.option.flag or each.name
 
 
@@ -270,7 +270,10 @@ def take_options(options: Any) -> None:
 
 
 def refusal(options: Any, message: str, param: str = "") -> ParameterError:
-    """Return the error of a dataclass's options that the message names in braces. param: at fault; "": the first."""
+    """Return an error of a dataclass's options, which the message names in braces.
+
+    param: the option at fault; "": the first one that the message names.
+    """
     named = [name for name, *_ in OPTION.findall(message) if name in options.__dataclass_fields__]
     values = {name: getattr(options, name) for name in [*named, *filter(None, [param])]}
     param = param or named[0]
@@ -278,9 +281,9 @@ def refusal(options: Any, message: str, param: str = "") -> ParameterError:
 
 
 def made_of(kind: type[Options], name: str, given: Any) -> Any:
-    """Make a dataclass of options from a mapping, which is the value of another option. Return other values unchanged.
+    """Make a dataclass of options from a mapping. Return other values unchanged.
 
-    name: of the other option. Raises ParameterError, whose parameter is ``NAME.PART``.
+    name: the option whose value the mapping is. Raises ParameterError with ``NAME.PART`` as its parameter.
     """
     if not isinstance(given, Mapping):
         return given
@@ -297,7 +300,7 @@ def made_of(kind: type[Options], name: str, given: Any) -> Any:
 def split_options(what: str, given: Mapping[str, Any], *kinds: Any) -> tuple[dict[str, Any], ...]:
     """Split keywords by the dataclass of options that declares each: one dict for each of `kinds`. Accepts aliases.
 
-    Raises ParameterError for a keyword that none of them declares. what: begins its message.
+    what: begins the message of the ParameterError for a keyword that none of them declares.
     """
     given = by_own_names(given, [each for kind in kinds for each in declared(kind).values()])
     refuse_unknown(what, given, [name for kind in kinds for name in declared(kind)])

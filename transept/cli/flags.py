@@ -20,7 +20,7 @@ def flag(name: str) -> str:
 def assigned(name: str, value: Any, called: str = "") -> str:
     """Return an option with its value in the form of a command: ``--beam-size 5``, ``--vad``, ``--no-fp16``.
 
-    called: its flag, if that is another than its name says.
+    called: its flag, if that differs from ``flag(name)``.
     """
     called = called or flag(name)
     if isinstance(value, bool):
@@ -31,7 +31,7 @@ def assigned(name: str, value: Any, called: str = "") -> str:
 
 
 def named(name: str, kind: type, help: str, metavar: str = "") -> DeclaredOption:
-    """Return an option of a command alone. kind: bool for one without a value."""
+    """Return an option that only a command has. kind: type of its value; bool for a flag without one."""
     return DeclaredOption(name, Option(help, metavar=metavar), (kind,), (), kind is not bool, None)
 
 
@@ -45,9 +45,9 @@ def add_flags(
 
 
 def add_flag(parser: argparse._ActionsContainer, each: DeclaredOption, default: Any = argparse.SUPPRESS) -> None:
-    """Declare the flag of an option, and those of its aliases, which no help shows. An option without help has none.
+    """Declare the flags of an option and of its aliases. ``--help`` omits aliases, and options without a help text.
 
-    default: value of a flag that is not given; by default it has no value at all. An alias whose values differ stands
+    default: value if the flag is not given; by default the namespace then lacks it. An alias with values of its own is
     in the namespace under its own name.
     """
     name = flag(written(each))
@@ -79,7 +79,7 @@ def _add(
 
 
 def _help(each: DeclaredOption) -> str:
-    """The line of ``--help``, with the default if that says more than "none" and "off"."""
+    """Return the line of ``--help``, with the default unless it is None, empty, or that of a flag without a value."""
     default = each.option.default
     if default is None and not each.is_flag and each.default is not None:
         default = f"{each.default:g}" if isinstance(each.default, float) else str(each.default or "")
@@ -87,7 +87,7 @@ def _help(each: DeclaredOption) -> str:
 
 
 def _parser_of(each: DeclaredOption) -> Callable[[str], Any]:
-    """Return what argparse calls with the text of a value."""
+    """Return the function that argparse calls to parse a value."""
 
     def parse(text: str) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""Parser: argparse's, with the answers that users of a mistyped command want. Every command's parser is one."""
+"""Parser: argparse's ArgumentParser with suggestions for mistyped commands and options. Every command uses it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from transept.cli.printable import printable
 from transept.errors import TranseptError, suggest
 from transept.option_names import hint
 
-TRUTHS = ("True", "False")  # as openai-whisper's command wants them after a flag
+TRUTHS = ("True", "False")  # values of a flag in openai-whisper's command
 
 
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser that answers a misspelt command, choice or option with the nearest one.
 
     Options may be written with underscores in place of dashes, and a flag may be followed by True or False.
-    most_used: the options that ``--help`` shows, in their order, where ``--help-all`` is to show the others, too.
+    most_used: the options that ``--help`` shows, in this order; ``--help-all`` shows all. None: no ``--help-all``.
     """
 
     def __init__(self, *args: Any, most_used: Sequence[str] | None = None, **options: Any) -> None:
@@ -31,7 +31,7 @@ class Parser(argparse.ArgumentParser):
             self.add_argument("--help-all", action=HelpAll, help="show all options, by what they are about")
 
     def format_help(self) -> str:
-        """The page of ``--help``."""
+        """Return the page of ``--help``."""
         if self._most_used is None:
             return super().format_help()
         formatter = self._get_formatter()
@@ -49,11 +49,11 @@ class Parser(argparse.ArgumentParser):
         return formatter.format_help()
 
     def format_whole_help(self) -> str:
-        """The page of ``--help-all``."""
+        """Return the page of ``--help-all``."""
         return super().format_help()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse's, but what it does not know is an error of this parser, told before anything that is missing."""
+        """Parse as argparse does, but report unknown options as errors, and before missing arguments."""
         args = sys.argv[1:] if args is None else list(args)
         has_commands = self._subparsers is not None
         args = [*self._respelt(args, before_command=has_commands)]
@@ -71,7 +71,7 @@ class Parser(argparse.ArgumentParser):
         return known, others
 
     def _refuse_given_twice(self, args: Sequence[str], *, before_command: bool) -> None:
-        """Tell of an option that is given by two of its names."""
+        """Report an option that is given by two of its names."""
         by: dict[str, argparse.Action] = {}
         for name in _options(args, before_command=before_command):
             action = self._option_string_actions.get(name)
@@ -80,7 +80,7 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"{other} and {name} are the same option: give one of them")
 
     def _put_with_its_like(self, known: Any, others: list[str]) -> list[str]:
-        """Add what comes after an option to the list before it, as in ``one.wav --model tiny two.wav``."""
+        """Append arguments after an option to the list before it, as in ``one.wav --model tiny two.wav``."""
         last = next(reversed(self._get_positional_actions()), None)
         if not others or last is None or last.nargs not in ("*", "+"):
             return others
@@ -92,7 +92,7 @@ class Parser(argparse.ArgumentParser):
         return []
 
     def _refuse_of_one_dash(self, args: Sequence[str]) -> None:
-        """Tell of other programs' options such as -m and -osrt, and of files whose names begin with a dash."""
+        """Report other programs' short options, such as -m and -osrt, and files whose names begin with a dash."""
         for arg in args:
             if arg == "--":
                 return
@@ -106,7 +106,7 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"{arg} would be an option; write ./{arg} for the file of that name")
 
     def _respelt(self, args: Sequence[str], *, before_command: bool) -> Iterator[str]:
-        """The arguments with dashes in the names of options, and without True and False after flags."""
+        """Yield the arguments with dashes in option names, and with flags that need no True or False after them."""
         rest = list(args)
         while rest:
             arg = rest.pop(0)
@@ -144,7 +144,7 @@ class Parser(argparse.ArgumentParser):
         return hint(name[2:].replace("-", "_"), *self._flags()) or f" See {self.prog} --help."
 
     def _flags(self) -> tuple[dict[str, str], Callable[[str], str]]:
-        """The names of the options, as Python writes them, and what returns the flag of one."""
+        """Return the options' names as Python writes them, and a function from such a name to its flag."""
         main: dict[str, str] = {}  # the first flag of each action, which is not an alias
         plain: dict[str, str] = {}
         for action in self._actions:
@@ -162,7 +162,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _options(args: Sequence[str], *, before_command: bool) -> Iterator[str]:
-    """The names of the options among the arguments, up to ``--``, or up to the command."""
+    """Yield the option names among the arguments, up to ``--``, or up to the command."""
     for arg in args:
         if arg == "--" or (before_command and not arg.startswith("-")):
             return
@@ -172,7 +172,7 @@ def _options(args: Sequence[str], *, before_command: bool) -> Iterator[str]:
 
 
 def _flag(parser: argparse.ArgumentParser, name: str) -> str | None:
-    """Return the flag for an option of Python, ``--vad-threshold`` for ``vad_options.threshold``; None: it has none."""
+    """Return the flag of a Python option: ``--vad-threshold`` for ``vad_options.threshold``; None if it has none."""
     alias = parser._option_string_actions.get(flag(name))
     for dest in (name, name.replace("_options.", "_"), name.rpartition(".")[2], alias and alias.dest):
         flags = (each for action in parser._actions if action.dest == dest for each in action.option_strings)
@@ -182,7 +182,7 @@ def _flag(parser: argparse.ArgumentParser, name: str) -> str | None:
 
 
 def in_flags(error: TranseptError, parser: argparse.ArgumentParser) -> str:
-    """An error's message with the parser's flags for options, ``--patience 2``, and Python's names for all others."""
+    """Return an error's message with the parser's flags, ``--patience 2``, and other options in Python's spelling."""
 
     def with_value(name: str, value: Any) -> str:
         called = _flag(parser, name)

@@ -94,8 +94,8 @@ class EngineConfig:
         Literal["auto", "float32", "bfloat16", "float16", "half"],
         Option(
             "bfloat16, float16 or float32 (default on a CPU)",
-            "auto: float32 on a CPU, else bfloat16. half: float32 on a CPU, else float16. On a CPU bfloat16 is what "
-            "weights and their factors are rounded to, see docs/models.md.",
+            "auto: float32 on a CPU, else bfloat16. half: float32 on a CPU, else float16. On a CPU, bfloat16 "
+            "weights and their factors are rounded to bfloat16; see docs/models.md.",
             metavar="NAME",
             default="",
             aliases=(
@@ -109,7 +109,7 @@ class EngineConfig:
     ] = "auto"
     attention_backend: Annotated[
         str,
-        Option("torch, triton or xformers", "auto: torch on a CPU, on a GPU triton, or torch where that cannot serve."),
+        Option("torch, triton or xformers", "auto: torch on a CPU; on a GPU triton, or torch if triton cannot run."),
     ] = "auto"
     quantization: Annotated[
         Literal["int8", "fp8"] | None,
@@ -124,8 +124,8 @@ class EngineConfig:
         int,
         Option(
             "processes or GPUs that share each layer",
-            "Each has its heads, its part of every feed-forward network and of the vocabulary. It must divide the "
-            "heads. See docs/parallel.md.",
+            "Each has a part of the heads, of every feed-forward network and of the vocabulary. The number must divide "
+            "that of the heads. See docs/parallel.md.",
             metavar="N",
             default="",
             ge=1,
@@ -135,7 +135,7 @@ class EngineConfig:
     pipeline_parallel_size: Annotated[
         int,
         Option(
-            "processes or GPUs that layers are divided among",
+            "processes or GPUs among which layers are divided",
             "Stages work on different requests at a time. Each has tensor_parallel_size processes.",
             metavar="N",
             default="",
@@ -146,7 +146,7 @@ class EngineConfig:
     worker_timeout: Annotated[
         float | None,
         Option(
-            "seconds after which a process that computes and makes no progress is taken to hang",
+            "seconds without progress after which a computing process counts as hung",
             "On a CPU, seconds of processor time, so that waiting for a core does not count before a minute. None: 8 "
             "on CPUs, 60 on GPUs.",
             ge=1,
@@ -164,7 +164,7 @@ class EngineConfig:
     threads: Annotated[
         int | None,
         Option(
-            "of a CPU's work",
+            "CPU threads",
             "For all engines of this process, and divided among the processes that share the model. None or 0: one for "
             "each core.",
             aliases=("num_threads", "cpu_threads"),
@@ -176,7 +176,7 @@ class EngineConfig:
     ] = None
     plugin: Annotated[
         str | None,
-        Option("plugin to run the model with, where several could", metavar="NAME", wanted="a plugin's name or None"),
+        Option("plugin to run the model with, if several could", metavar="NAME", wanted="a plugin's name or None"),
     ] = None
     model_dir: Annotated[
         str | None,
@@ -198,7 +198,7 @@ class EngineConfig:
     kv_cache_dtype: Annotated[
         Literal["auto", "fp8"],
         Option(
-            "what keys and values are rounded to in the cache",
+            "type that keys and values are rounded to in the cache",
             "auto: the dtype, but float16 on a CPU with int8 or bfloat16 weights. fp8 (e4m3) halves what "
             "cross-attention reads on a GPU.",
         ),
@@ -207,9 +207,9 @@ class EngineConfig:
         int | None,
         Option(
             "cache memory on the device",
-            "On a CPU of all processes that share the model together. Default: on a CPU 1.25 GiB, and at most a "
-            "quarter of the machine's memory, whose pages are used only when they are written; on a GPU what "
-            "gpu_memory_utilization leaves.",
+            "On a CPU, the total of all processes that share the model. Default: on a CPU 1.25 GiB, but at most a "
+            "quarter of the machine's memory, of which pages are used only once they are written; on a GPU the memory "
+            "that gpu_memory_utilization leaves.",
             ge=1,
             le=1 << 50,
         ),
@@ -246,8 +246,8 @@ class EngineConfig:
         int | None,
         Option(
             "on a CPU, encoder layers that a step computes beside requests that decode",
-            "Those requests wait for them; the encoder goes on in the next step. It counts in servers, in AsyncEngine "
-            "and for callers of Engine.step. In `generate` and other calls that return results, an encoder takes one "
+            "Those requests wait for them; the encoder goes on in the next step. It applies to servers, AsyncEngine "
+            "and callers of Engine.step. In `generate` and other calls that return results, an encoder takes one "
             "step.",
             metavar="N",
             default="as many as take about as long as the rest of the step",

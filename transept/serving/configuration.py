@@ -20,7 +20,7 @@ from transept.serving.settings import ModelSource, ServerSettings, read_keys
 PREFIX = "TRANSEPT_"  # of the variables: TRANSEPT_MAX_QUEUE is --max-queue
 MODELS = declared(ServerSettings)["models"]  # the command's arguments
 API_KEY_FILE = DeclaredOption(
-    "api_key_file", Option("file of such keys, one a line", metavar="FILE"), (str,), (), False, None
+    "api_key_file", Option("file of API keys, one a line", metavar="FILE"), (str,), (), False, None
 )
 CONFIG = DeclaredOption(
     "config", Option("TOML file of settings; flags and variables win", metavar="FILE"), (str,), (), False, None

@@ -55,17 +55,18 @@ class ServerSettings:
     ]
     host: Annotated[str, Option("address to listen on; 0.0.0.0: every network", metavar="ADDRESS")] = "127.0.0.1"
     port: Annotated[int, Option("port to listen on; 0: any that is free", metavar="N", ge=0, le=65535)] = 8000
-    root_path: Annotated[str, Option("path at which a proxy shows it, such as /speech", metavar="PATH", default="")] = (
-        ""
-    )
+    root_path: Annotated[
+        str, Option("path at which a proxy exposes the server, such as /speech", metavar="PATH", default="")
+    ] = ""
     cors: Annotated[
-        tuple[str, ...], Option("let pages of this origin call it: https://example.org", "* is any.", metavar="ORIGIN")
+        tuple[str, ...],
+        Option("let pages of this origin call the API: https://example.org", "* is any.", metavar="ORIGIN"),
     ] = ()
     api_keys: Annotated[
         tuple[str, ...],
         Option(
             "a key that clients must send; the list of processes shows it, so prefer a file",
-            "Any of several opens it. Without keys anyone may call it.",
+            "Clients may send any of several keys. Without keys, any client may call the server.",
             metavar="KEY",
             flag="api_key",
         ),
@@ -80,7 +81,7 @@ class ServerSettings:
         int,
         Option(
             "requests that are received at a time",
-            "For all models. An address may hold at most as many as it leaves free.",
+            "For all models. One address may hold at most as many uploads as it leaves free.",
             metavar="N",
             ge=1,
         ),

@@ -68,7 +68,7 @@ class TranscriptionOptions:
         str | None,
         Option(
             "language spoken, as code or name: de, de-AT, German",
-            'In any case of letters. None or "auto": detected.',
+            'Case does not matter. None or "auto": detect it.',
             group=SPEECH,
             metavar="NAME",
             default="auto, detected",
@@ -78,7 +78,7 @@ class TranscriptionOptions:
     target_language: Annotated[
         str | None,
         Option(
-            "language to write, if another than is spoken; Whisper has English",
+            "language to write, if not the spoken one; Whisper writes English",
             "A code or name. None: the language that is spoken.",
             aliases=("target", "tgt_lang"),
             group=SPEECH,
@@ -90,8 +90,8 @@ class TranscriptionOptions:
         Literal["transcribe", "translate"] | None,
         Option(
             "transcribe (default), or translate the speech to English",
-            '"translate" writes target_language, and English where that is None. None: translate to a '
-            "target_language, and transcribe without one.",
+            '"translate" writes target_language, or English if that is None. None: translate if target_language is '
+            "set, otherwise transcribe.",
             group=SPEECH,
             metavar="TASK",
         ),
@@ -99,9 +99,9 @@ class TranscriptionOptions:
     temperature: Annotated[
         float | tuple[float, ...],
         Option(
-            "0 takes the most likely token, more draws",
-            "Of several, the next one is tried when a window's text is too repetitive (compression_ratio_threshold) "
-            "or too unlikely (logprob_threshold). At most 101.",
+            "0: the most likely token; above 0: sample",
+            "Of several, the next one is tried if a window's text is too repetitive (compression_ratio_threshold) "
+            "or too unlikely (logprob_threshold). At most 101 temperatures.",
             group=DECODING,
             metavar="T",
             default="0",
@@ -111,8 +111,8 @@ class TranscriptionOptions:
     temperature_increment_on_fallback: Annotated[
         float | None,
         Option(
-            "try again so much higher, up to 1, when a window's text fails a threshold; None: never",
-            "The command begins with an increment of 0.2, Python with the list of temperatures.",
+            "raise the temperature by this, up to 1, if a window's text fails a threshold; None: never",
+            "The command's default is an increment of 0.2, Python's is the list of temperatures.",
             group=DECODING,
             metavar="T",
             default="0.2",
@@ -134,8 +134,8 @@ class TranscriptionOptions:
     best_of: Annotated[
         int | None,
         Option(
-            "draws at a temperature above 0, of which the most likely is taken",
-            "None: one. The default is as many as the engine's max_num_seqs allows, 5 at most.",
+            "samples at a temperature above 0, of which the most likely is kept",
+            "None: one. The default is 5, or the engine's max_num_seqs if that is lower.",
             group=DECODING,
             metavar="N",
             ge=1,
@@ -145,7 +145,7 @@ class TranscriptionOptions:
     patience: Annotated[
         float | None,
         Option(
-            "a beam search collects so many times its width of hypotheses; without a width, of 5 beams",
+            "hypotheses that a beam search collects, as a multiple of its width (5 if none is set)",
             group=DECODING,
             metavar="X",
             default="1",
@@ -156,7 +156,7 @@ class TranscriptionOptions:
     length_penalty: Annotated[
         float | None,
         Option(
-            "above 1 favours long texts among beams and draws, below 1 short ones",
+            "above 1 favours long texts among beams and samples, below 1 short ones",
             "They are ranked by ``cumulative_logprob / length**length_penalty``, as in transformers and CTranslate2. "
             "openai-whisper's length_penalty is gnmt_length_penalty.",
             group=DECODING,
@@ -179,24 +179,28 @@ class TranscriptionOptions:
     ] = None
     repetition_penalty: Annotated[
         float | None,
-        Option(
-            "above 1 makes tokens that have come less likely", "See SamplingParams.", group=DECODING, metavar="X", gt=0
-        ),
+        Option("above 1 makes earlier tokens less likely", "See SamplingParams.", group=DECODING, metavar="X", gt=0),
     ] = None
     no_repeat_ngram_size: Annotated[
         int | None,
         Option(
-            "let no run of so many tokens come twice in a window", group=DECODING, metavar="N", ge=0, le=MAX_INTEGER
+            "let no sequence of this many tokens occur twice in a window",
+            group=DECODING,
+            metavar="N",
+            ge=0,
+            le=MAX_INTEGER,
         ),
     ] = None
     compression_ratio_threshold: Annotated[
         float | None,
-        Option("text that compresses better failed: too repetitive", "None: never.", group=DECODING, metavar="X", ge=0),
+        Option(
+            "a text that compresses better fails: too repetitive", "None: never.", group=DECODING, metavar="X", ge=0
+        ),
     ] = 2.4
     logprob_threshold: Annotated[
         float | None,
         Option(
-            "text with a lower mean log probability failed",
+            "a text with a lower mean log probability fails",
             "None: never.",
             aliases=("log_prob_threshold",),
             group=DECODING,
@@ -207,8 +211,8 @@ class TranscriptionOptions:
         float | None,
         Option(
             "skip a failed window whose probability of silence is above this",
-            "A window is skipped when silence is likelier than this and its text is not likelier than "
-            "logprob_threshold.",
+            "A window is skipped if its probability of silence is above this, and the mean log probability of its "
+            "text is not above logprob_threshold.",
             group=DECODING,
             metavar="P",
             ge=0,
@@ -218,33 +222,35 @@ class TranscriptionOptions:
         bool,
         Option(
             "prompt each window with the previous text (default); --no- helps where texts repeat themselves",
-            "What was said before is the prompt of the next window, except after a window that took a temperature "
-            "over prompt_reset_on_temperature.",
+            "The previous text is not used after a window that was decoded above prompt_reset_on_temperature.",
             aliases=("condition_on_prev_tokens",),
             group=SPEECH,
         ),
     ] = True
     prompt_reset_on_temperature: Annotated[
         float,
-        Option("a window decoded above this temperature is no prompt for the next", group=DECODING, metavar="T", ge=0),
+        Option(
+            "drop the previous text from the prompt after a window decoded above this temperature",
+            group=DECODING,
+            metavar="T",
+            ge=0,
+        ),
     ] = 0.5
     initial_prompt: Annotated[
         str | tuple[int, ...] | None,
         Option(
             "text that the recording seems to follow: names, spelling, style",
-            "Also ids of tokens.",
+            "Also token ids.",
             aliases=("prompt",),
             group=SPEECH,
             metavar="TEXT",
             parse=prompt,
         ),
     ] = None
-    carry_initial_prompt: Annotated[bool, Option("put it before every window, not only the first", group=SPEECH)] = (
-        False
-    )
-    prefix: Annotated[str | None, Option("how the text of the first window begins", group=SPEECH, metavar="TEXT")] = (
-        None
-    )
+    carry_initial_prompt: Annotated[
+        bool, Option("put --initial-prompt before every window, not only the first", group=SPEECH)
+    ] = False
+    prefix: Annotated[str | None, Option("text that the first window begins with", group=SPEECH, metavar="TEXT")] = None
     hotwords: Annotated[
         str | None,
         Option(
@@ -257,16 +263,16 @@ class TranscriptionOptions:
     suppress_blank: Annotated[
         bool,
         Option(
-            "no window begins with a blank or its end (default), or with --no- it may",
-            "In families with a token for silence.",
+            "no window begins with a blank or with its end (default); --no- allows it",
+            "For families with a token for silence.",
             group=DECODING,
         ),
     ] = True
     suppress_tokens: Annotated[
         tuple[int, ...],
         Option(
-            "ids that never come; -1: all that is not spoken (default); None: none",
-            "Also as text.",
+            "token ids never to write; -1: all non-speech tokens (default); None: none",
+            "Also as comma-separated text.",
             group=DECODING,
             metavar="ID,ID,...",
             default="",
@@ -280,7 +286,7 @@ class TranscriptionOptions:
     suppress_regex: Annotated[
         str | None,
         Option(
-            "no token whose whole text, with the blank before it, matches",
+            "never write a token whose whole text, including its leading blank, matches",
             "As in whisper.cpp.",
             group=DECODING,
             metavar="RE",
@@ -291,12 +297,17 @@ class TranscriptionOptions:
         bool, Option("do not ask the model for times: a window is one segment", group=TIMES)
     ] = False
     max_initial_timestamp: Annotated[
-        float | None, Option("a window's first segment begins by then; None: anywhere", group=TIMES, metavar="S", ge=0)
+        float | None, Option("latest start of a window's first segment; None: anywhere", group=TIMES, metavar="S", ge=0)
     ] = 1.0
     max_new_tokens: Annotated[
         int | None,
         Option(
-            "tokens of a window at most", aliases=("max_tokens",), group=DECODING, metavar="N", ge=1, le=MAX_INTEGER
+            "at most this many tokens for each window",
+            aliases=("max_tokens",),
+            group=DECODING,
+            metavar="N",
+            ge=1,
+            le=MAX_INTEGER,
         ),
     ] = None
     token_logprobs: Annotated[
@@ -304,7 +315,7 @@ class TranscriptionOptions:
     ] = False
     word_timestamps: Annotated[bool, Option("find the time and the probability of every word", group=TIMES)] = False
     prepend_punctuations: Annotated[
-        str, Option("marks that belong to the word behind them", group=TIMES, metavar="MARKS", default="")
+        str, Option("marks that belong to the word after them", group=TIMES, metavar="MARKS", default="")
     ] = PREPEND_PUNCTUATIONS
     append_punctuations: Annotated[
         str, Option("marks that belong to the word before them", group=TIMES, metavar="MARKS", default="")
@@ -312,7 +323,7 @@ class TranscriptionOptions:
     clip_timestamps: Annotated[
         tuple[float, ...],
         Option(
-            "only these stretches: start,end,start,end,... in seconds",
+            "transcribe only these stretches: start,end,start,end,... in seconds",
             'Also dicts, [{"start": 0, "end": 10}]; the last end may be left out.',
             group=RECORDING,
             metavar="S,S,...",
@@ -332,14 +343,14 @@ class TranscriptionOptions:
         ),
     ] = None
     multilingual: Annotated[
-        bool, Option("detect the language of every window anew, and cut it where that changes", group=SPEECH)
+        bool, Option("detect the language of each window, and cut the window where it changes", group=SPEECH)
     ] = False
     language_detection_segments: Annotated[
         int,
         Option(
-            "windows to detect the language from at most",
-            "Until one is surer than language_detection_threshold; without such a one the language of most windows is"
-            " taken.",
+            "detect the language from at most this many windows",
+            "Detection stops at the first window above language_detection_threshold. If there is none, the language of "
+            "most windows is used.",
             group=SPEECH,
             metavar="N",
             ge=1,
@@ -347,12 +358,12 @@ class TranscriptionOptions:
         ),
     ] = 1
     language_detection_threshold: Annotated[
-        float, Option("probability at which to look no further", group=SPEECH, metavar="P", ge=0)
+        float, Option("probability at which language detection stops", group=SPEECH, metavar="P", ge=0)
     ] = 0.5
     channel: Annotated[
         Literal["mix", "left", "right", "each"],
         Option(
-            "left, right, or each: all by themselves, as speakers of one transcript",
+            "left, right, or each: every channel is a speaker of one transcript",
             group=RECORDING,
             metavar="WHICH",
             default="mix, of all",
@@ -362,7 +373,7 @@ class TranscriptionOptions:
         int | str | None,
         Option(
             "audio track of a video: its number, from 0, or its language, such as eng or English",
-            "None: the one that FFmpeg deems best, or the loudest if that is silent.",
+            "None: FFmpeg's choice, or the loudest track if that one is silent.",
             group=RECORDING,
             metavar="N",
             parse=audio_track,
@@ -371,7 +382,7 @@ class TranscriptionOptions:
     diarize: Annotated[
         bool,
         Option(
-            "tell speakers apart, by an installed plugin that does",
+            "tell speakers apart, with an installed diarizer plugin",
             "Segments are cut where the speaker changes, between words.",
             group=RECORDING,
         ),
@@ -379,7 +390,7 @@ class TranscriptionOptions:
     chunk_length: Annotated[
         float | None,
         Option(
-            "seconds of a window at most",
+            "longest window, in seconds",
             aliases=("chunk_length_s",),
             group=RECORDING,
             metavar="S",
@@ -415,8 +426,8 @@ class TranscriptionOptions:
     batch_size: Annotated[
         int | None,
         Option(
-            "windows to decode at a time at most, those of all files counted",
-            "In batched and auto mode. In Python, windows of one recording; max_num_seqs bounds those of all.",
+            "at most this many windows are decoded at a time, over all files",
+            "For batched and auto mode. In Python it counts the windows of one recording; max_num_seqs bounds all.",
             group=RECORDING,
             metavar="N",
             default="16 of a file",
@@ -444,7 +455,7 @@ class TranscriptionOptions:
             parse=partial(made_of, VadOptions),
         ),
     ] = DEFAULT_VAD_OPTIONS
-    seed: Annotated[int, Option("of the draws", group=DECODING, metavar="N", ge=0, le=MAX_SEED)] = 0
+    seed: Annotated[int, Option("seed of the samples", group=DECODING, metavar="N", ge=0, le=MAX_SEED)] = 0
 
     @classmethod
     def names(cls) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a transcription tells: of the recording before its first segment, and at its end all that was said."""
+"""Results of a transcription: TranscriptionInfo before the first segment, and the Transcript at the end."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ class DetectedLanguage(NamedTuple):
 class TranscriptionInfo:
     """What is known of a recording before its first segment: an event of its job, and `info` of a stream.
 
-    language: code, such as ``"en"``. language_probability: None where the user named the language or the model knows
-    only one. language_probabilities: of all languages by code, the most likely first; empty where it was not detected.
-    duration: seconds of audio. duration_after_vad: seconds left without silence, in auto and batched mode or with vad;
-    else all of them. options: the requested ones. warnings: faults of the recording (damage, missing sound, a
-    silent track, ...), each with the time at which it begins; each continues a sentence that begins "the recording is".
+    language: code, such as ``"en"``. language_probability: None if the user named the language or the model knows
+    only one. language_probabilities: of all languages by code, the most likely first; empty if none was detected.
+    duration: seconds of audio. duration_after_vad: seconds left after silence is cut out, in auto and batched mode or
+    with vad; otherwise the duration. options: the requested ones. warnings: faults of the recording (damage, missing
+    sound, a silent track, ...), each with the time at which it begins; each continues a sentence that begins "the
+    recording is".
     """
 
     language: str
@@ -80,7 +81,7 @@ class Transcript:
         missed_speech: Iterable[tuple[float, float]] = (),
         reason: str | None = None,
     ) -> Transcript:
-        """Return the transcript that follows an info. reason: why text is empty; dropped if it is not."""
+        """Return the transcript of an info's recording. reason: why text is empty; dropped if it is not."""
         known = {each.name: getattr(info, each.name) for each in dataclasses.fields(info)}
         why = None if text else reason
         return cls(text=text, segments=segments, missed_speech=list(missed_speech), reason=why, **known)
@@ -117,7 +118,7 @@ class Transcript:
         return iter(self.segments)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain dicts and lists, ready for JSON: openai-whisper's text, segments and language, then what is ours."""
+        """Plain dicts and lists, ready for JSON: openai-whisper's text, segments and language, then our own fields."""
         return {
             "text": self.text,
             "segments": [segment.to_dict() for segment in self.segments],
@@ -153,8 +154,8 @@ class Transcript:
         format: None takes it from the suffix of the path, or of the open file's name.
         layout: of subtitles: highlight_words, max_line_width, max_line_count, max_words_per_line; see SubtitleLayout.
             All need a transcript with word_timestamps. ass shows karaoke of such a transcript, and lrc has no
-            highlight_words. Formats that are no subtitles do not look at the layout.
-        Raises ParameterError for an unknown format or layout, and for a layout without words; OSError when the file
+            highlight_words. Formats other than subtitles ignore the layout.
+        Raises ParameterError for an unknown format or layout, and for a layout without words; OSError if the file
         cannot be written.
         """
         write_transcript(file, format, self.segments, self.language, SubtitleLayout(**layout))

@@ -1,4 +1,4 @@
-"""Read a transcript's segments and other fields from plain dicts, checked: the way back from `Transcript.to_dict`.
+"""Read a transcript's segments and other fields from plain dicts, with checks: the inverse of `Transcript.to_dict`.
 
 Called by `Transcript.from_dict`, and so by the server for transcripts that clients send. Segments may also be those of
 OpenAI's verbose JSON, and of the server's events.
@@ -16,7 +16,7 @@ from transept.options import LONE_SURROGATE
 from transept.speech.segments import Segment, Word
 
 MAX_SECONDS = 1e9  # of a time: 31 years, so that its milliseconds are exact
-TEXT = "text without half a surrogate pair"  # which no file can hold
+TEXT = "text without half a surrogate pair"  # half a pair cannot be encoded in a file
 
 
 class Fields:
@@ -59,7 +59,7 @@ class Fields:
         return [Fields(each, f"{place}[{index}]") for index, each in enumerate(self._list(name, default))]
 
     def items(self, name: str, is_right: Callable[[Any], bool], wanted: str) -> list[Any]:
-        """Return a list, empty if it is missing, whose entries are right; wanted describes such an entry."""
+        """Return a list, empty if missing, all of whose entries pass `is_right`. wanted: describes such an entry."""
         items = self._list(name, [])
         for index, each in enumerate(items):
             if not is_right(each):
@@ -90,7 +90,7 @@ def segments_in(fields: Fields) -> list[Segment]:
 
 
 def _segment(fields: Fields, index: int) -> Segment:
-    """index: stands for an id that is missing, or is that of an event (``"seg_3"``)."""
+    """Return a segment. index: its id if the dict has none, or has that of an event (``"seg_3"``)."""
     has_words, has_logprobs = (fields.raw(name) is not None for name in ("words", "token_logprobs"))
     return Segment(
         id=index if isinstance(fields.raw("id"), str) else fields.integer("id", index),

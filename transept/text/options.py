@@ -20,7 +20,7 @@ LANGUAGES = "languages"
 
 _language = partial(
     Option,
-    more="As the model's family names it; it may be left out where the model leaves no choice.",
+    more="As the model's family names it; it may be left out if the model leaves no choice.",
     group=LANGUAGES,
     metavar="LANGUAGE",
     wanted='a language as the model names it, such as "en"',
@@ -38,13 +38,14 @@ class TextOptions:
     truncate: Annotated[
         bool, Option("cut the end off documents that are too long", group=LONG_DOCUMENTS, aliases=("truncation",))
     ] = False
-    chunk: Annotated[bool, Option("split those at sentences and join the chunks' texts", group=LONG_DOCUMENTS)] = False
+    chunk: Annotated[
+        bool, Option("split such documents at sentences, and join the chunks' texts", group=LONG_DOCUMENTS)
+    ] = False
     max_source_tokens: Annotated[
         int | None,
         Option(
-            "what is too long",
-            "In tokens of the encoder. None: the number of the model's positions; if they have no bound (T5), the "
-            "engine's max_encoder_tokens.",
+            "longest document, in tokens of the encoder",
+            "None: the number of the model's positions; if they have no bound (T5), the engine's max_encoder_tokens.",
             group=LONG_DOCUMENTS,
             metavar="N",
             default="what the model can read",

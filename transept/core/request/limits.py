@@ -31,7 +31,7 @@ class Limits(AudioLimits):
     max_text_characters: Annotated[
         int | None, limit("refuse longer documents", "Also longer prompts.", default="33554432")
     ] = MAX_TEXT_CHARACTERS
-    max_queue_length: Annotated[int | None, limit("requests that may wait for others", default="any number")] = None
+    max_queue_length: Annotated[int | None, limit("requests that may wait in the queue", default="any number")] = None
 
     def audio(self) -> dict[str, Any]:
         """The keywords of `load_audio`."""

@@ -58,9 +58,9 @@ class SamplingParams:
         int | None,
         _count(
             "new tokens of a text at most",
-            "The decoder prompt is not counted. Without a default: all that the model has positions for, or 256 where "
-            "positions have no bound. If the decoder prompt holds a forced ``<s>`` or language token (BART, mBART-50, "
-            "M2M100, NLLB), transformers' max_new_tokens also counts that token: max_tokens is one less.",
+            "The decoder prompt is not counted. If the checkpoint has no default: as many as the model has positions, "
+            "or 256 if positions have no bound. If the decoder prompt holds a forced ``<s>`` or language token (BART, "
+            "mBART-50, M2M100, NLLB), transformers' max_new_tokens also counts that token: max_tokens is one less.",
             aliases=("max_new_tokens", "max_completion_tokens"),
             flag="max_new_tokens",
             ge=1,
@@ -70,7 +70,7 @@ class SamplingParams:
         int | None,
         _count(
             "new tokens of a text at least",
-            "Before them no end-of-sequence or stop token may come. Counted as for max_tokens.",
+            "No end-of-sequence or stop token may come before that. Counted as for max_tokens.",
             aliases=("min_new_tokens",),
             flag="min_new_tokens",
             ge=0,
@@ -88,11 +88,11 @@ class SamplingParams:
     ] = None
     top_k: Annotated[
         int | None,
-        Option("sample from so many of the most likely tokens; 0: from all", metavar="N", ge=0, le=MAX_INTEGER),
+        Option("sample from this many most likely tokens; 0: from all", metavar="N", ge=0, le=MAX_INTEGER),
     ] = None
     top_p: Annotated[
         float | None,
-        Option("sample from the most likely tokens with that much probability together", metavar="X", gt=0, le=1),
+        Option("sample from the most likely tokens that together have this probability", metavar="X", gt=0, le=1),
     ] = None
     min_p: Annotated[
         float | None,
@@ -125,14 +125,14 @@ class SamplingParams:
         bool | Literal["never"] | None,
         Option(
             "when a beam search ends",
-            "True: with num_beams hypotheses. False: once the best beam, scored as if it ended here, is behind all of "
-            'them. "never": once no beam could overtake them at any length.',
+            "True: with num_beams hypotheses. False: once the best running beam, scored as if it ended here, is worse "
+            'than all of them. "never": once no beam could overtake them at any length.',
         ),
     ] = None
     patience: Annotated[
         float,
         Option(
-            "a beam search collects num_beams times as many hypotheses as this before it ends",
+            "a beam search collects this many times num_beams hypotheses before it ends",
             "See Kasai et al. 2022.",
             gt=0,
             le=MAX_PATIENCE,
@@ -141,8 +141,8 @@ class SamplingParams:
     repetition_penalty: Annotated[
         float | None,
         Option(
-            "divides positive and multiplies negative logits of tokens that have come",
-            "In the decoder prompt or the output (Keskar et al. 2019, as in transformers).",
+            "divides positive and multiplies negative logits of earlier tokens",
+            "Tokens of the decoder prompt and of the output count (Keskar et al. 2019, as in transformers).",
             gt=0,
         ),
     ] = None
@@ -152,7 +152,7 @@ class SamplingParams:
     frequency_penalty: Annotated[
         float,
         Option(
-            "subtracted, once an occurrence, from the logits of tokens in the output",
+            "subtracted, once for each occurrence, from the logits of tokens in the output",
             "As OpenAI defines it.",
             ge=-2,
             le=2,
@@ -161,15 +161,15 @@ class SamplingParams:
     no_repeat_ngram_size: Annotated[
         int | None,
         _count(
-            "let no run of so many tokens come twice in a text",
-            "The decoder prompt counts. 0: any may.",
+            "let no sequence of this many tokens occur twice in a text",
+            "The decoder prompt counts as well. 0: no limit.",
             ge=0,
         ),
     ] = None
     encoder_no_repeat_ngram_size: Annotated[
         int | None,
         Option(
-            "let no run of so many tokens come that is in the encoder's prompt",
+            "write no sequence of this many tokens that the encoder's prompt contains",
             "Special tokens included.",
             ge=0,
             le=MAX_INTEGER,
@@ -189,12 +189,12 @@ class SamplingParams:
         Sequence[int] | None, Option("tokens that are never drawn as the first new token", parse=values.token_ids)
     ] = None
     bad_words_ids: Annotated[
-        Sequence[Sequence[int]] | None, Option("runs of tokens that never come in full", parse=values.bad_words_ids)
+        Sequence[Sequence[int]] | None, Option("token sequences never to write in full", parse=values.bad_words_ids)
     ] = None
     bad_words: Annotated[
         str | Sequence[str],
         Option(
-            "texts that never come, at the start of a word and within one",
+            "texts that are never written, at the start of a word or within one",
             "They need the checkpoint's tokenizer.",
             parse=values.texts,
         ),
@@ -228,12 +228,12 @@ class SamplingParams:
     ignore_eos: Annotated[bool, Option("go on after end-of-sequence tokens")] = False
     seed: Annotated[
         int | None,
-        Option("makes samples reproducible", "Whatever else is in the batch.", metavar="N", ge=0, le=MAX_SEED),
+        Option("makes samples reproducible", "Whatever the other requests are.", metavar="N", ge=0, le=MAX_SEED),
     ] = field(default=None, compare=False)
     logprobs: Annotated[
         int | None,
         Option(
-            "log probabilities of that many most likely tokens, and the drawn one, at every position",
+            "log probabilities of this many most likely tokens, and of the drawn one, at every position",
             "They are taken after penalties, bias and suppression, before temperature and truncation; a beam search "
             "takes them before all of these, and adds penalties and bias to the log probabilities, as transformers "
             "does.",
@@ -250,7 +250,7 @@ class SamplingParams:
         ),
     ] = field(default=None, compare=False)
     detokenize: Annotated[
-        bool, Option("make text of the tokens", "Without it every text is empty, and stop strings are not possible.")
+        bool, Option("decode the tokens to text", "Without it every text is empty, and stop strings are not possible.")
     ] = True
     skip_special_tokens: Annotated[bool, Option("leave special tokens out of the text")] = True
 

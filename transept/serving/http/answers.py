@@ -1,4 +1,4 @@
-"""Schemas of the answers, for `/docs`: made of the types that the answers' makers declare."""
+"""Schemas of the answers for `/docs`, made from the types that the endpoints declare."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ JSON, EVENTS = "application/json", "text/event-stream"
 
 
 class TokenUsage(TypedDict):
-    """OpenAI's account of what was done: tokens that the encoder read, and that the decoder wrote."""
+    """OpenAI's token counts: tokens that the encoder read, and tokens that the decoder wrote."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -20,12 +20,12 @@ class TokenUsage(TypedDict):
 
 
 def token_usage(num_read: int, num_written: int) -> TokenUsage:
-    """Return the account of so many tokens."""
+    """Return the usage for these token counts."""
     return {"prompt_tokens": num_read, "completion_tokens": num_written, "total_tokens": num_read + num_written}
 
 
 class ErrorDetails(TypedDict):
-    """What is wrong. param: the field at fault. code: for programs."""
+    """The error. param: the field at fault. code: kind of error, for programs."""
 
     message: str
     type: str
@@ -53,7 +53,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {"default": {"description": "What went
 
 
 def schema_of_type(kind: Any) -> dict[str, Any]:
-    """Return the JSON Schema of a type, whole: with the types that it names in their places."""
+    """Return the JSON Schema of a type, with the types that it refers to written in place."""
     schema = TypeAdapter(kind).json_schema()
     return dict(_inlined(schema, schema.pop("$defs", {})))
 

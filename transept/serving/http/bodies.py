@@ -1,4 +1,4 @@
-"""JSON bodies: read within bounds, strictly, and taken apart into fields. Called by the endpoints for text."""
+"""JSON bodies: read up to a size limit, parsed strictly, and checked field by field. Used by the endpoints for text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from transept.serving.errors import ApiError, as_json
 from transept.serving.http.fields import Body
 
 MAX_JSON_BYTES = 8 << 20  # twice the Bible; split a larger text into several documents
-NOT_OVER_HTTP = {"logits_processors", "prompt_probe", "detokenize"}  # Python objects, and what leaves no text
+NOT_OVER_HTTP = {"logits_processors", "prompt_probe", "detokenize"}  # Python objects, and an option that leaves no text
 OPENAI_TEMPERATURE = 1.0  # the default of OpenAI's API
 FILTERS = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}  # sampling filters, each with the value that turns it off
 
@@ -23,8 +23,8 @@ def json_of(
 ) -> Callable[[Request], Coroutine[Any, Any, dict[str, Any]]]:
     """Return a dependency of an endpoint: the fields of the body, a JSON object, without those that are null.
 
-    what: it holds. Raises ApiError: 413 for more than so many bytes, 400 for a body that is not a JSON object in UTF-8,
-    for a name that comes twice, NaN, lists hundreds deep, and for a field that the body lacks.
+    most: bytes of a body. what: its content, for errors. The dependency raises ApiError: 413 for a larger body; 400 for
+    one that is not a JSON object in UTF-8, or that has a duplicate name, NaN, lists hundreds deep or an unknown field.
     """
 
     async def fields(request: Request) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def as_openai_samples(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def wrong(name: str, wanted: str, value: Any) -> ApiError:
-    """The error of a field that holds something else."""
+    """Return the error of a field with a wrong value. wanted: description of a valid one."""
     return ApiError(400, f"{name} must be {wanted}, not {as_json(value)}", param=name, code="invalid_value")
 
 

@@ -32,7 +32,7 @@ from transept.serving.http.token_logprobs import logprobs_of
 
 router = APIRouter(tags=["text"])
 
-MAX_CHOICES = 128  # of one request, those among which the best are chosen counted
+MAX_CHOICES = 128  # of one request, counting all samples of best_of
 MAX_LOGPROBS = 20
 HYPOTHESES = "num_return_sequences"  # what n is to a beam search; either may be sent
 PROMPTS = "a text, a list of texts, a list of token ids, or a list of such lists"
@@ -42,7 +42,7 @@ Tokens: TypeAlias = list[int]
 
 
 def _prompts(name: str, given: Any) -> list[str | Tokens]:
-    """Return a list of prompts. Raises ParameterError for a value that is none, or the first of a list that is none."""
+    """Return a list of prompts. Raises ApiError for a wrong value, or for the first wrong entry of a list."""
     several = given if isinstance(given, list) and not _are_token_ids(given) else [given]
     wrong = [index for index, each in enumerate(several) if not (isinstance(each, str) or _are_token_ids(each))]
     if len(several) > 1 and wrong:
@@ -65,7 +65,7 @@ def _are_token_ids(value: Any) -> bool:
 @declares_options("stream_options has no")
 @dataclass(frozen=True)
 class StreamOptions:
-    """What a stream has beside the text."""
+    """What a stream sends besides the text."""
 
     include_usage: Annotated[bool | None, Option("end with the numbers of tokens")] = None
     include_obfuscation: Annotated[bool | None, Option("has no effect")] = None
@@ -76,7 +76,7 @@ class StreamOptions:
 
 @dataclass(frozen=True)
 class OwnFields:
-    """OpenAI's fields, and decoder_prompt. Those that such a model cannot follow are refused."""
+    """OpenAI's fields, and decoder_prompt. Fields that encoder/decoder models cannot support are refused."""
 
     prompt: Annotated[
         str | list[str] | Tokens | list[Tokens], Option("what the encoder reads", wanted=PROMPTS, parse=_prompts)
@@ -87,13 +87,13 @@ class OwnFields:
     ] = None
     n: Annotated[int | None, Option("choices of each prompt", ge=1, le=MAX_CHOICES)] = None
     num_return_sequences: Annotated[int | None, Option("the same as n", ge=1, le=MAX_CHOICES)] = None
-    best_of: Annotated[int | None, Option("draw so many, and return the likeliest n", ge=1, le=MAX_CHOICES)] = None
+    best_of: Annotated[int | None, Option("draw this many, and return the n likeliest", ge=1, le=MAX_CHOICES)] = None
     logprobs: Annotated[
-        int | None, Option("log probabilities of so many likeliest tokens at each place", ge=0, le=MAX_LOGPROBS)
+        int | None, Option("log probabilities of this many likeliest tokens at each position", ge=0, le=MAX_LOGPROBS)
     ] = None
     stream: Annotated[bool, Option("answer by server-sent events, as the text is found")] = False
     stream_options: Annotated[
-        StreamOptions | None, Option("what a stream has", parse=partial(made_of, StreamOptions))
+        StreamOptions | None, Option("what a stream sends besides the text", parse=partial(made_of, StreamOptions))
     ] = None
     echo: Annotated[bool, Option("false: there is nothing to echo")] = False
     suffix: Annotated[str | None, Option("empty: no model here writes towards a given end")] = None
@@ -105,7 +105,7 @@ BODY = Body(JSON, OwnFields, SamplingParams, without=bodies.NOT_OVER_HTTP)
 
 @dataclass(frozen=True)
 class Asked:
-    """What a client asks for. num_choices: that are returned of each prompt."""
+    """A checked request. num_choices: number of choices to return for each prompt."""
 
     fields: OwnFields
     prompts: list[Prompt]
@@ -165,7 +165,7 @@ async def completions(
 
 @dataclass(frozen=True)
 class Answer:
-    """How one request is answered."""
+    """Makes the answer to one request."""
 
     response_id: str
     model: str
@@ -173,7 +173,7 @@ class Answer:
     tokenizer: Any
 
     async def whole(self, events: AsyncGenerator[Any, None]) -> Response:
-        """OpenAI's completion. Raises ApiError."""
+        """Return OpenAI's completion. Raises ApiError."""
         pieces: list[Piece] = []
         async with aclosing(events):
             try:
@@ -189,7 +189,7 @@ class Answer:
         return JSONResponse(answer)
 
     async def chunks(self, events: AsyncGenerator[Any, None]) -> AsyncGenerator[dict[str, Any], None]:
-        """OpenAI's chunks: of each choice its text as it becomes final, at its end with a finish_reason."""
+        """Yield OpenAI's chunks: each choice's text as it becomes final; its last chunk has a finish_reason."""
         offsets: dict[int, int] = {}  # of a choice's tokens in its text
         pieces: list[Piece] = []
         async with aclosing(events):
@@ -208,7 +208,7 @@ class Answer:
             yield self._object([], self._usage(pieces))
 
     def _chosen(self, pieces: list[Piece]) -> list[list[Piece]]:
-        """Of each prompt the choices that are returned, by their log probability a token where there are more."""
+        """Return each prompt's choices; if there are too many, those with the highest log probability per token."""
         chosen = []
         for prompt_index in range(len(self.asked.prompts)):
             found = [piece for piece in pieces if piece.prompt_index == prompt_index]
@@ -218,7 +218,7 @@ class Answer:
         return chosen
 
     def _choice(self, index: int, piece: Piece, offset: int = 0) -> tuple[dict[str, Any], int]:
-        """OpenAI's choice, and where its last token's text ends in the whole."""
+        """Return OpenAI's choice, and the offset in its text at which the last token ends."""
         logprobs = None
         if (num_top := self.asked.fields.logprobs) is not None:
             logprobs, offset = logprobs_of(self.tokenizer, piece, num_top, offset)
@@ -236,13 +236,13 @@ class Answer:
         }
 
     def _usage(self, pieces: list[Piece]) -> TokenUsage:
-        """Tokens: of the encoder's prompts, each counted once, and all that were written."""
+        """Return the number of tokens of the encoder's prompts, each counted once, and of all texts."""
         read = {piece.prompt_index: piece.num_prompt_tokens for piece in pieces}
         return token_usage(sum(read.values()), sum(len(piece.token_ids) for piece in pieces))
 
 
 def _asked(body: dict[str, Any]) -> Asked:
-    """What a body says. Raises ApiError for what it cannot mean."""
+    """Check a body. Raises ApiError for fields that are invalid, unsupported or contradictory."""
     fields = BODY.made(OwnFields, body)
     _refuse(fields)
     num_choices = fields.n or fields.num_return_sequences or 1
@@ -274,7 +274,7 @@ def _asked(body: dict[str, Any]) -> Asked:
 
 
 def _refuse(fields: OwnFields) -> None:
-    """Raise ApiError for what such a model cannot do."""
+    """Raise ApiError for fields that encoder/decoder models cannot support."""
     if fields.echo:
         message = "echo: the encoder reads the prompt and the decoder writes a new text, so there is nothing to echo"
         raise ApiError(400, f"{message}; leave it out", param="echo", code="unsupported")

@@ -49,7 +49,7 @@ class Body:
         self.aliases = {alias.name: (alias, each) for each in self.fields.values() for alias in each.aliases}
 
     def value_of(self, name: str, text: str) -> Any:
-        """Return the value that a text stands for in a field. Raises ApiError for one that stands for none."""
+        """Return the value that a field's text stands for. Raises ApiError for an invalid text."""
         alias, each = self.declaration(name)
         try:
             return alias.from_text(text) if alias.values is not None else each.from_text(text)
@@ -57,7 +57,7 @@ class Body:
             raise api_error(error) from None
 
     def declaration(self, name: str) -> tuple[Alias, DeclaredOption]:
-        """Return the option that a field sets, under the field's name, and the name with its values."""
+        """Return a field's name as an alias, and the option that the field sets, renamed to it."""
         alias, each = self.aliases.get(name) or (Alias(name), self.fields[name])
         return alias, dataclasses.replace(each, name=name)
 
@@ -72,7 +72,7 @@ class Body:
                 raise ApiError(400, f"there is no field {shown!r}.{meant}", param=shown, code="unknown_field")
 
     def by_own_names(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return fields under their own names. Raises ApiError for one that is also given by another program's name."""
+        """Return fields under their own names. Raises ApiError for a field that is given by two names."""
         try:
             return by_own_names(given, self.fields.values())
         except ParameterError as error:
@@ -83,7 +83,7 @@ class Body:
         return {name: value for name, value in given.items() if self.kind_of.get(name) is kind}
 
     def made(self, kind: type[Kind], given: Mapping[str, Any]) -> Kind:
-        """Make one of the dataclasses of the given fields. Raises ApiError for a missing field and a wrong value."""
+        """Make one of the dataclasses from the given fields. Raises ApiError for a missing field or a wrong value."""
         for name, each in declared(kind).items():
             if each.default is dataclasses.MISSING and name not in given:
                 raise ApiError(400, f"{name} is missing; it is {each.wanted}", param=name, code=f"missing_{name}")
@@ -112,7 +112,7 @@ def _without_aliases(each: DeclaredOption, fields: Container[str]) -> DeclaredOp
 
 
 def schema_of(kind: type[Any], each: DeclaredOption, *, in_form: bool) -> dict[str, Any]:
-    """Return the JSON Schema of an option: its type, bounds, default and help. in_form: without null.
+    """Return the JSON Schema of an option: its type, bounds, default and help. in_form: omit null.
 
     kind: the dataclass that declares it.
     """

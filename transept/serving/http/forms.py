@@ -33,9 +33,9 @@ PART = re.compile(r"\w+\]")  # what follows the bracket of ``name[part]``
 
 @dataclass(frozen=True)
 class Upload:
-    """An uploaded file. name: as the client calls it. data: its bytes, or the path of a file of ours.
+    """An uploaded file. name: the client's file name. data: its bytes, or the path of the server's copy.
 
-    what: it holds, audio or image.
+    what: kind of its content, audio or image.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Upload:
     what: str = "audio"
 
     def in_message(self, message: str) -> str:
-        """A message about what it holds, with the client's name for it instead of ours."""
+        """Return a message about the file with the client's file name in place of the server's."""
         shown = self.name[:200] or "the upload"
         if isinstance(self.data, str):
             return message.replace(self.data, shown)
@@ -74,7 +74,7 @@ class Form:
 def form_of(body: Body) -> Callable[[Request], AsyncGenerator[Form, None]]:
     """Return a dependency of an endpoint: the request's form, whose file is deleted once the request is answered.
 
-    Raises ApiError for a body that is not a form, a file that cannot be kept, and for a field that the body lacks.
+    Raises ApiError for a body that is not a form, a file that cannot be stored, and an unknown field.
     """
 
     async def form(request: Request) -> AsyncGenerator[Form, None]:
@@ -121,7 +121,7 @@ async def upload(form: Form, what: str = "audio") -> AsyncGenerator[Upload, None
         return
     with kept():
         given.file.flush()
-    without_name = f"/proc/self/fd/{given.file.fileno()}"  # what the form holds has none, and goes with the process
+    without_name = f"/proc/self/fd/{given.file.fileno()}"  # the form's file is unnamed, and gone once the process ends
     if os.path.exists(without_name):
         yield Upload(name, without_name, what)
         return
@@ -132,7 +132,7 @@ async def upload(form: Form, what: str = "audio") -> AsyncGenerator[Upload, None
 
 
 def _copied(given: UploadFile) -> Any:
-    """A copy that has a path, which decoders read piece by piece. For systems without /proc."""
+    """Return a copy with a path, from which decoders can stream. For systems without /proc."""
     file = tempfile.NamedTemporaryFile(prefix="transept-")  # noqa: SIM115  closed by the caller
     try:
         given.file.seek(0)
@@ -145,11 +145,11 @@ def _copied(given: UploadFile) -> Any:
 
 
 def _values(data: FormData, body: Body) -> dict[str, Any]:
-    """Return the declared fields of a form. Types are read from texts; bounds are the dataclasses' to check.
+    """Return the declared fields of a form. Texts become values of the declared types; the dataclasses check bounds.
 
-    A field is sent under its name, as ``name[]``, or an object by a field ``name[part]`` for each part, as OpenAI's
-    client does. Lists may be comma separated or repeated, and objects JSON. Empty fields are left out: HTML forms send
-    every field.
+    A field is sent as ``name`` or ``name[]``, or, like OpenAI's client sends objects, as one field ``name[part]`` for
+    each part. Lists may be comma-separated or repeated, and objects may be JSON. Empty fields are left out, since HTML
+    forms send every field.
     """
     texts: dict[tuple[str, str], list[str]] = {}
     for sent, value in data.multi_items():
@@ -168,7 +168,9 @@ def _values(data: FormData, body: Body) -> dict[str, Any]:
         if part and (name, "") not in texts:
             found.setdefault(name, {})[part] = _parsed(_once(f"{name}[{part}]", values))
         elif tuple in each.types and str not in each.types:
-            found[name] = ",".join(value for value in values if value.strip().lower() not in NOTHING)  # options take it
+            found[name] = ",".join(
+                value for value in values if value.strip().lower() not in NOTHING
+            )  # the option parses it
         elif not part:
             found[name] = body.value_of(name, _once(name, values))
     return body.by_own_names(found)

@@ -18,14 +18,14 @@ from transept.serving.errors import client_gone
 from transept.serving.http.failures import answer_to
 
 Result = TypeVar("Result")
-KEEP_ALIVE_SECONDS = 15.0  # after which a silent stream sends a comment, so that no proxy gives it up
+KEEP_ALIVE_SECONDS = 15.0  # after which a silent stream sends a comment, so that no proxy times out
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 async def attended(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
-    """The result of some work, which is cancelled when the client goes away. The request's body must have been read.
+    """Return the result of `work`. Cancel it and raise ApiError if the client disconnects first.
 
-    Raises ApiError then.
+    The request's body must have been read.
     """
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_gone(request.receive))
@@ -50,9 +50,9 @@ async def event_stream(
 ) -> Response:
     """Return an answer of server-sent events, ``data: {JSON}``, ended by ``data: [DONE]``.
 
-    events: plain dicts. They are closed when the client goes away, which is counted and logged as of any answer. stack:
-    is closed after the answer. Raises what the events raise before the first one, within KEEP_ALIVE_SECONDS, so it is
-    answered with its status; later it is sent as ``{"error": ...}``, the last event.
+    events: plain dicts; closed if the client disconnects, which is counted and logged as for any answer. stack: closed
+    after the answer. An exception before the first event, and within KEEP_ALIVE_SECONDS, is raised, so the answer has
+    its status. A later one is sent as ``{"error": ...}``, the last event.
     """
     lines = await stack.enter_async_context(contextlib.aclosing(_lines(request.scope, events)))
     first = await attended(request, anext(lines))
@@ -66,7 +66,7 @@ async def event_stream(
 
 
 async def _lines(scope: Scope, events: AsyncGenerator[dict[str, Any], None]) -> AsyncGenerator[bytes, None]:
-    """The events as they are sent, with a comment whenever there was none for KEEP_ALIVE_SECONDS."""
+    """Yield the events as sent, and a comment whenever there was no event for KEEP_ALIVE_SECONDS."""
     has_begun, following = False, asyncio.ensure_future(anext(events))
     try:
         while True:
@@ -83,7 +83,7 @@ async def _lines(scope: Scope, events: AsyncGenerator[dict[str, Any], None]) -> 
             raise
         yield _line(answer_to(scope, error).body())
     except BaseException:
-        if has_begun:  # the client went away; the log has not the status with which the answer began
+        if has_begun:  # the client disconnected: log that, not the status with which the answer began
             scope["state"].setdefault("log", {})["status"] = answer_to(scope, client_gone()).status
         raise
     finally:

@@ -1,4 +1,4 @@
-"""``POST /v1/summarize`` and ``/v1/translate``: documents to texts, by the model's own settings for the task."""
+"""``POST /v1/summarize`` and ``/v1/translate``: documents to texts, with the model's own settings for the task."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MAX_DOCUMENTS = 1024  # of one request
 
 
 def _documents(name: str, given: Any) -> list[str]:
-    """Return a list of documents. Raises ApiError for a value that is none, or the first of a list that is none."""
+    """Return a list of documents. Raises ApiError for a wrong value, or for the first wrong entry of a list."""
     documents = given if isinstance(given, list) else [given]
     wrong = [index for index, each in enumerate(documents) if not isinstance(each, str)]
     if len(documents) > 1 and wrong:
@@ -56,9 +56,9 @@ class OwnFields:
 
     input: Annotated[
         str | list[str],
-        Option("the documents", "Of one that is not in a list an error is the answer's.", parse=_documents),
+        Option("the documents", "If a document sent alone fails, the answer has its error.", parse=_documents),
     ]
-    model: Annotated[str, Option("a name of `/v1/models`", "Default: the first that does this.")] = ""
+    model: Annotated[str, Option("a name of `/v1/models`", "Default: the first model that does this task.")] = ""
     stream: Annotated[bool, Option("answer by server-sent events, as the text is found")] = False
 
 
@@ -92,7 +92,7 @@ class Texts(TypedDict):
 
 
 class TextDelta(TypedDict):
-    """What is new of a document's text."""
+    """New text of a document."""
 
     type: Literal["text.delta"]
     index: int
@@ -106,7 +106,7 @@ class TextDone(WrittenText):
 
 
 class TextUsage(TypedDict):
-    """The end: the tokens of all documents."""
+    """The last event: the tokens of all documents."""
 
     type: Literal["text.usage"]
     usage: TokenUsage
@@ -165,7 +165,7 @@ async def _respond(request: Request, place: Place, task: Task, known: Body, body
 def _jobs(
     generator: AsyncTextGenerator, task: Task, documents: list[str], stream: bool, options: dict[str, Any]
 ) -> Iterator[Job]:
-    """A job a document, each made when its turn comes but for the first, which shows whether the options are right."""
+    """Return a job for each document. The first is made at once, to check the options; the others in their turn."""
     first = generator.job(task, documents[0], stream=stream, **options)
 
     def jobs() -> Iterator[Job]:
@@ -181,7 +181,7 @@ def _all_of(jobs: Iterator[Job]) -> Job:
 
 
 async def _whole(request: Request, answer: dict[str, Any], events: AsyncGenerator[Any, None], alone: bool) -> Response:
-    """Return all texts in the order of their documents, with the error in place of a document of a list that failed.
+    """Return all texts in the order of the documents. A failed document of a list has its error instead.
 
     alone: the document was not sent in a list. Raises ApiError if such a document failed, or if the engine stopped.
     """
@@ -213,7 +213,7 @@ def _refusal(request: Request, error: TranseptError) -> dict[str, Any]:
 
 
 async def _stream(request: Request, events: AsyncGenerator[Any, None]) -> AsyncGenerator[dict[str, Any], None]:
-    """Document after document: its text as it becomes final, then all that is known of it; at the end the usage."""
+    """Yield each document's text as it becomes final, then its `text.done`; at the end the usage."""
     num_told = num_read = num_written = 0
     async with aclosing(events):
         try:

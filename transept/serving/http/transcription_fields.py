@@ -36,7 +36,7 @@ class ServerVad:
         take_options(self)
 
     def vad_options(self) -> dict[str, float]:
-        """The options of voice activity that it sets."""
+        """Return the options of voice activity detection that it sets."""
         found = {ours: getattr(self, OPENAI_PARTS.get(ours, ours)) for ours in ("threshold", *OPENAI_PARTS)}
         return {name: value for name, value in found.items() if value is not None}
 
@@ -51,7 +51,7 @@ def _chunking(name: str, given: Any) -> Any:
 
 
 def _words(known: Sequence[str], name: str, given: Any) -> tuple[str, ...]:
-    """Parse words with commas between them. known: the words; none: any."""
+    """Parse comma-separated words. known: the valid ones; empty: any."""
     words = given if isinstance(given, tuple) else tuple(word.strip() for word in given.split(",") if word.strip())
     for word in words:
         if known and word not in known:
@@ -70,13 +70,13 @@ class Recording:
 
 @dataclass(frozen=True)
 class OwnFields:
-    """Fields of OpenAI's that have another name or another meaning here, and those of the answer."""
+    """OpenAI's fields that have another name or another meaning here, and fields that shape the answer."""
 
     model: Annotated[str, Option("a name of `/v1/models`", "Default: the first speech model.")] = ""
     prompt: Annotated[str, Option("OpenAI's name for initial_prompt")] = ""
     response_format: Annotated[
         Literal["json", "verbose_json", "diarized_json", "text", "srt", "vtt", "tsv", "csv", "lrc", "ass"],
-        Option("format of the answer", "Streams have events whatever it is, and none of subtitles."),
+        Option("format of the answer", "A stream sends events with any format; subtitles cannot be streamed."),
     ] = "json"
     timestamp_granularities: Annotated[
         tuple[Literal["segment", "word"], ...],
@@ -89,7 +89,7 @@ class OwnFields:
     ] = ()
     chunking_strategy: Annotated[
         Literal["auto"] | ServerVad | None,
-        Option("OpenAI's name for what vad_options set", wanted=A_STRATEGY, parse=_chunking),
+        Option("OpenAI's form of vad_options", wanted=A_STRATEGY, parse=_chunking),
     ] = None
     keywords: Annotated[
         tuple[str, ...], Option("OpenAI's name for hotwords, as a list", parse=partial(_words, ()))
@@ -97,7 +97,7 @@ class OwnFields:
     languages: Annotated[
         tuple[str, ...], Option("OpenAI's name for language", "One at most.", parse=partial(_words, ()))
     ] = ()
-    progress: Annotated[bool, Option("tell a stream's place in the queue and its progress")] = False
+    progress: Annotated[bool, Option("also stream the place in the queue and the progress")] = False
 
 
 BODY = Body(

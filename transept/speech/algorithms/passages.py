@@ -35,7 +35,7 @@ from transept.speech.vad.spans import BATCHED_MIN_SILENCE_MS, FILTER_MIN_SILENCE
 LONGEST_PASSAGE = 120.0  # seconds
 LONGEST_SPAN = 30.0  # seconds of speech without a pause; longer spans are cut at their quietest place
 SLACK = 0.25  # fraction of a passage's length by which its end may move to reach a longer pause
-PAUSE = 1.0  # seconds of silence in a segment; a bit of speech beyond it belongs to a neighbouring segment
+PAUSE = 1.0  # seconds of silence within a segment; a bit of speech beyond it belongs to the neighbouring segment
 LEAD = 0.1  # seconds by which a word may begin before the speech that voice activity detection found
 
 
@@ -170,10 +170,10 @@ def _decoded(source: Source, passage: Passage, is_first: bool) -> Generator[Any,
 
 
 def _loud_and_quiet(waveform: Waveform, options: VadOptions, silence: int) -> list[Span]:
-    """Return the spans of speech, also of quiet speech that voice activity detection misses after loud speech.
+    """Return the spans of speech, including quiet speech that voice activity detection misses after loud speech.
 
-    The detector's state comes from what it heard before. So each pause of at least `silence` samples is searched again
-    on its own, and what is found there counts if it is long enough that `missed_speech` would name it.
+    The detector's state depends on earlier sound. So each pause of at least `silence` samples is searched again on its
+    own. Speech found there counts if it is long enough for `missed_speech`.
     """
     spans = speech_spans(waveform, options)
     found: list[Span] = []

@@ -1,7 +1,7 @@
 """Listen again to speech that no text covers, or report it.
 
-Models leave speech out: a window ends early where the language changes, or the text jumps to a later sentence. Both
-modes `listen_again` to such stretches; sequential mode and auto mode look for them with a `SecondHearing`.
+Models leave speech out: a window ends early where the language changes, or the text jumps to a later sentence. Batched
+mode calls `listen_again` for such stretches; sequential and auto mode use a `SecondHearing`.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ LEAD = 0.1  # seconds before the speech that voice activity detection found
 def listen_again(
     stretches: Iterable[Stretch], decode: Callable[[Stretch], Job], shortest: float
 ) -> Generator[Any, Any, tuple[list[Segment], list[Stretch]]]:
-    """A job: the segments of speech without text, and the stretches of it that stay without.
+    """A job that decodes speech without text. Returns its segments, and the stretches that still have no text.
 
-    decode: a job for each stretch of more than `shortest` seconds: its segments.
+    decode: makes the job for a stretch of more than `shortest` seconds, which returns its segments.
     """
     found: list[Segment] = []
     missed: list[Stretch] = []
@@ -54,8 +54,8 @@ def listen_again(
 class SecondHearing:
     """Completes the segments of windows, in auto mode and with ``multilingual``; otherwise only looks for gaps.
 
-    decode: a job: the segments of a stretch of the source. covered: seconds up to which all is heard.
-    missed: stretches of speech without words, in seconds.
+    decode: makes the job that returns the segments of a stretch of the source. covered: seconds up to which no speech
+    is left to decode. missed: stretches of speech without words, in seconds.
     """
 
     def __init__(self, source: Source, decode: Callable[[Source, Stretch], Job]) -> None:
@@ -67,7 +67,7 @@ class SecondHearing:
     def complete(
         self, clip: Window, window: Window, segments: Iterable[Segment], next_start: int
     ) -> Generator[Any, Any, list[Segment]]:
-        """A job: the segments of a window, with those of speech without text before them, in them and after the last.
+        """A job that returns a window's segments, and those of speech that it leaves out before, within and after them.
 
         next_start: frame at which the next window begins.
         """
@@ -87,9 +87,9 @@ class SecondHearing:
         return found
 
     def with_gaps_filled(self, segment: Segment, end: float) -> Generator[Any, Any, list[Segment]]:
-        """A job: a segment, divided where its text leaves out speech, and that speech's segments between its parts.
+        """A job that divides a segment where its text leaves out speech. Returns its parts and that speech's segments.
 
-        end: up to which the segment's text may leave out speech after its last word.
+        end: time up to which the segment's text may leave out speech after its last word.
         """
         gaps, again, replaced = gaps_within(segment), list[Segment](), list[Stretch]()
         if segment.words and end - segment.end > LONGEST_GAP:
@@ -111,11 +111,11 @@ class SecondHearing:
         return sorted([*kept, *again], key=lambda each: each.start)
 
     def _between(self, begin: float, end: float, since: float | None = None) -> Generator[Any, Any, list[Segment]]:
-        """A job: the segments of a stretch without text, if it holds long speech and that is decoded again.
+        """A job that decodes long speech in a stretch without text, if `decodes` is set. Returns its segments.
 
-        since: where the sentence that the stretch continues may begin. If the model leaves out the begin of the stretch
-        again or repeats itself, the sentence is decoded from there on, and the first segment then begins before the
-        stretch.
+        since: where the sentence that continues in the stretch may begin. If the model again leaves out the beginning
+        of the stretch, or repeats itself, the sentence is decoded from `since`. Its first segment then begins before
+        the stretch.
         """
         source = self.source
         if end - begin <= LONGEST_GAP or source.model.spec.sample_rate != SAMPLE_RATE:

@@ -26,7 +26,7 @@ from transept.speech.events import Found
 from transept.speech.segments import Segment
 from transept.speech.timing.timeline import Timeline
 
-# A job for each window: its clip, the window, its segments, and the frame at which the next one begins.
+# Makes a job after each window. Receives the clip, the window, its segments, and the frame where the next one begins.
 Listener: TypeAlias = Callable[[Window, Window, list[Segment], int], Job]
 
 
@@ -58,7 +58,7 @@ def decode_windows(source: Source, listener: Listener) -> Generator[Any, Any, in
                 decoded = yield from decode(heard)
             prefix = None
 
-            # timestamps cut the text, and the last one tells where the next window begins; words tell it better
+            # timestamps divide the text, and the last one sets the next window's start; word times set it more exactly
             cut = cut_segments(heard, window, decoded)
             if source.times_words and not cut.is_skipped:
                 timed = yield from add_words(heard, cut.segments, window.start / fps, last_speech, decoded.context)
@@ -77,10 +77,10 @@ def decode_windows(source: Source, listener: Listener) -> Generator[Any, Any, in
 
 
 def transcribe(source: Source, timeline: Timeline) -> Generator[Any, Any, Heard]:
-    """A job: what is said in a recording, with what its windows leave out. Its events are a Found for each window.
+    """A job that transcribes a recording, including speech that its windows leave out. Emits a Found for each window.
 
     timeline: maps times of segments and progress to the recording. Speech that no segment covers is decoded again if
-    `source` knows where somebody speaks; with ``multilingual`` it is looked for between segments, and decoded again.
+    `source.speech` is known. With ``multilingual`` it is searched for between segments, and decoded again.
     """
     options, fps = source.options, source.model.fps
     second, segments = SecondHearing(source, decode_stretch), list[Segment]()
@@ -105,7 +105,7 @@ def transcribe(source: Source, timeline: Timeline) -> Generator[Any, Any, Heard]
 
 
 def decode_stretch(source: Source, stretch: Stretch) -> Generator[Any, Any, list[Segment]]:
-    """A job: the segments of a stretch by itself, decoded without the text before it as a prompt."""
+    """A job that decodes a stretch on its own, without previous text as a prompt. Returns its segments."""
     segments: list[Segment] = []
 
     def listener(clip: Window, window: Window, found: list[Segment], start: int) -> Generator[Any, Any, None]:

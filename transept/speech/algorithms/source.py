@@ -1,4 +1,4 @@
-"""Source: the sound that is decoded, and all that decides its text. Every step of a transcription takes one."""
+"""Source: the sound to decode, with all that determines its text. Every step of a transcription takes one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Window:
-    """A stretch of the features that one request is about. start, size: frames; size is without the padding."""
+    """A stretch of the features that one request decodes. start, size: frames; size excludes the padding."""
 
     start: int
     size: int
@@ -34,8 +34,8 @@ class Source:
     """A recording, a part of one, or a window.
 
     features: [channels, frames]. waveform: float32 [samples], at the model's rate; empty if only features are known.
-    language: code of what is spoken. speech: where somebody speaks, in samples of the waveform; None if that is not
-    known. cuts: seconds, rising, at which silence was cut out of the waveform; segments are divided there.
+    language: code of the spoken language. speech: spans of speech, in samples of the waveform; None if they are not
+    known. cuts: seconds, ascending, at which silence was cut out of the waveform; segments are divided there.
     """
 
     model: SpeechModel
@@ -70,17 +70,18 @@ class Source:
     def times_words(self) -> bool:
         """True if the words of each window are timed.
 
-        A model's own timestamps may cover speech that its text leaves out, so they are if it is known who speaks when.
+        Either the user wants word times, or `speech` is known and the model can time words: its own timestamps may
+        cover speech that its text leaves out.
         """
         return self.options.word_timestamps or (self.speech is not None and bool(self.model.alignment_heads))
 
     @property
     def told_language(self) -> str | None:
-        """The language that segments name: their window's, with ``multilingual``."""
+        """The language that segments carry: their window's with ``multilingual``, otherwise None."""
         return self.language if self.options.multilingual else None
 
     def window(self, window: Window) -> Source:
-        """Return the part that a window is about."""
+        """Return the part of the source in a window."""
         samples = self.model.spec.sample_rate // self.model.fps  # of a frame
         return dataclasses.replace(
             self,
