@@ -213,7 +213,7 @@ def test_nothing_there_ends_before_a_model_loads(command: Command) -> None:
 def test_a_task_that_the_model_does_not_have(command: Command, model: Path, files: list[str]) -> None:
     done = command("read", files[0], "--model", model, "--task", "title")
     assert done.returncode == 2
-    assert "there is no task 'title' with this model" in done.stderr
+    assert "there is no --task 'title' with this model" in done.stderr
 
 
 def test_pages_of_a_pdf_are_an_image_each(command: Command, model: Path, files: list[str], texts: list[str]) -> None:

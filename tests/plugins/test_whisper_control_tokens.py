@@ -131,8 +131,8 @@ def test_an_english_checkpoint_has_neither_language_nor_task_tokens():
         (51865, 50258, {"task": "transcript"}, '"transcribe" or "translate", not \'transcript\''),
         (51865, 50258, {"task": ""}, "not ''"),
         (51864, 50257, {"language": "de"}, "knows English only, not 'de'; use a multilingual one"),
-        (51864, 50257, {"task": "translate"}, "English only and cannot translate"),
-        (51864, 50257, {"language": "en", "task": "translate"}, "English only and cannot translate"),
+        (51864, 50257, {"task": "translate"}, "English only and has no task='translate'"),
+        (51864, 50257, {"language": "en", "task": "translate"}, "English only and has no task='translate'"),
         (51864, 50257, {"task": "sing"}, "not 'sing'"),
     ],
 )

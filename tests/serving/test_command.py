@@ -281,12 +281,18 @@ def test_a_second_signal_ends_it_at_once(serve: Serve, tiny_en_dir: Path, record
 
 
 WAITS = """
-import sys, threading
+import importlib.machinery, sys, threading
 
 class Waits:
     def find_spec(self, name, path, target=None):
         if name == "transept.plugins.whisper":
-            threading.Event().wait()
+            return importlib.machinery.ModuleSpec(name, self)
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):  # without the lock that find_spec is called under, which other imports need
+        threading.Event().wait()
 
 sys.meta_path.insert(0, Waits())
 """

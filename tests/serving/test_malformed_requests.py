@@ -282,9 +282,9 @@ CASES = {
 
 # Case -> the field at fault, which its message names.
 FIELDS = {f"value: {name}": name.partition("=")[0].removesuffix("[]") for name in VALUES} | {
+    'value: chunking_strategy=\'{"type": "client_vad"}\'': "chunking_strategy.type",
     "json: an unknown field": "tempature",
     "json: a large integer": "max_tokens",
-    "json: half a surrogate pair to stop at": "stop",
     "json: prompt is an object": "prompt",
     "json: prompt is empty": "prompt",
     "json: a wrong model": "model",

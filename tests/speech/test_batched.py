@@ -14,8 +14,10 @@ from whisper.normalizers import EnglishTextNormalizer
 
 from transept import Transcriber, Transcript, TranscriptionOptions
 from transept.core.jobs.job import Gather
+from transept.multimodal.waveforms import NO_SAMPLES
 from transept.speech.algorithms.batched import decode_windows
 from transept.speech.algorithms.passages import decode_passages
+from transept.speech.algorithms.source import Source
 from transept.speech.vad.options import VadOptions
 
 RATE = 16_000
@@ -250,9 +252,10 @@ def test_closing_a_stream_leaves_nothing_in_the_engine(
 @pytest.mark.parametrize("batch_size", [None, 3])
 def test_so_many_windows_are_decoded_at_a_time(tiny: Transcriber, batch_size: int | None) -> None:
     options = TranscriptionOptions(batch_size=batch_size)
+    source = Source(tiny.model, options, tiny.model.features(NO_SAMPLES), language="en")
     for job in (
-        decode_windows(tiny.model, [], "en", options),
-        decode_passages(tiny.model, [], None, "en", options),
+        decode_windows(source, []),
+        decode_passages(source, []),
     ):
         gathered = next(job)
         assert (type(gathered), gathered.max_jobs) == (Gather, batch_size)

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 from transept.core.config import EngineConfig
 from transept.errors import ParameterError
-from transept.options import Option, declares_options, refusal, take_options
+from transept.option_names import by_own_names
+from transept.options import Option, declared, declares_options, refusal, take_options
 
 MIB = 1 << 20
 MAX_UPLOAD_MB = 512
@@ -142,6 +143,7 @@ class ServerSettings:
             message = f"{{limits}} must be a table of them, not {self.engine['limits']!r}"
             raise ParameterError(message, param="limits", value=self.engine["limits"])
         EngineConfig(self.models[0].source, **self.engine_options())  # raises, before anything heavy is imported
+        object.__setattr__(self, "engine", by_own_names(self.engine, declared(EngineConfig).values()))
 
     @property
     def max_upload_bytes(self) -> int:

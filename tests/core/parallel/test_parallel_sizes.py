@@ -21,7 +21,7 @@ def described() -> ModelDescription:
 
 def test_sizes_that_do_not_divide_the_heads_are_refused_with_those_that_do(described: ModelDescription) -> None:
     check_parallel_sizes(described, 2, 2)
-    with pytest.raises(ParameterError, match=r"tensor_parallel_size=1, 2, 4"):
+    with pytest.raises(ParameterError, match=r"by tensor_parallel_size: 1, 2, 4"):
         check_parallel_sizes(described, 3, 1)
 
 
