@@ -136,7 +136,7 @@ def test_what_is_no_manifest_stays_as_it_is(tmp_path: Path, content: str) -> Non
     if content == '{"file": 1':  # may be the begin of a line
         Manifest(str(path)).__exit__(None, None, None)
         return
-    with pytest.raises(ParameterError, match="none of a manifest; name another"):
+    with pytest.raises(ParameterError, match="not from a manifest; name another"):
         Manifest(str(path))
     assert path.read_text() == content
 

@@ -88,7 +88,7 @@ class _VersionAction(argparse.Action):
         super().__init__(option_strings, dest=argparse.SUPPRESS, default=argparse.SUPPRESS, nargs=0, help=help)
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        """As argparse's action for versions."""
+        """Print the version and exit."""
         from transept.cli.env import version_line
 
         print(printable(version_line()))
@@ -98,10 +98,10 @@ class _VersionAction(argparse.Action):
 def _parser(given: Sequence[str] | None = None) -> Parser:
     """Return the parser of all commands.
 
-    given: the arguments to parse, of whose command alone the options are declared; None: those of all commands.
+    given: the arguments to parse. Only the options of their command are declared; None: those of all commands.
     """
     parser = Parser(prog="transept", description="Run encoder/decoder transformers: Whisper, BART, T5 and more.")
-    parser.add_argument("--version", action=_VersionAction, help="say the version, and what it runs on")
+    parser.add_argument("--version", action=_VersionAction, help="show the version and the environment")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     named = None if given is None else next((each for each in given if not each.startswith("-")), None)
     for name, about in COMMANDS.items():

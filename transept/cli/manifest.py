@@ -59,11 +59,11 @@ class Manifest(Closable):
                 entry = json.loads(line)
                 file, status = entry["file"], entry["status"]
             except (ValueError, TypeError, KeyError):
-                raise self._refusal(f'line {number} of "{self._path}" is none of a manifest; name another') from None
+                raise self._refusal(f'line {number} of "{self._path}" is not from a manifest; name another') from None
             (finished.discard if status == "failed" else finished.add)(file)
         if lines[-1]:
             if not lines[-1].startswith(b'{"file": '[: len(lines[-1])]):
-                raise self._refusal(f'the end of "{self._path}" is none of a manifest; name another')
+                raise self._refusal(f'the end of "{self._path}" is not from a manifest; name another')
             os.ftruncate(self._file, len(content) - len(lines[-1]))
         return finished
 

@@ -65,8 +65,8 @@ def one_tokenizer(view: CheckpointView) -> tuple[Any, Any]:
 class SpeechTokens:
     """Ids of the control tokens of transcription; None if a family has no such token.
 
-    end_of_text: ends a transcript. text: the ids of text tokens; None: all below end_of_text, with control tokens
-    above.
+    end_of_text: ends a transcript.
+    text: the ids of text tokens; None: all below end_of_text, with control tokens above.
     added_text: ids of text outside that range, such as words that a fine-tuned checkpoint added to its vocabulary.
     start_of_transcript: begins a transcript. start_of_previous: precedes earlier text at the start of a decoder prompt.
     no_speech: its probability after start_of_transcript is the probability that the window has no speech.
@@ -106,14 +106,15 @@ class SpeechSpec:
 
     sample_rate: of the family's waveforms, in Hz. window_seconds(view): the longest audio of one request.
     languages(view): the languages that the model transcribes: language code (``"en"``) to token id, or to None if the
-        model needs no language token; empty if the model has only one language. target_languages(view): codes of the
-    languages into which it translates speech; empty: none, or none by name. decoder_prompt(view, language=, task=,
-    timestamps=): the control tokens that begin a transcript. language: None if
+        model needs no language token; empty if the model has only one language.
+    target_languages(view): codes of the languages into which it translates speech; empty: none, or none by name.
+    decoder_prompt(view, language=, task=, timestamps=): the control tokens that begin a transcript. language: None if
         it is unknown. With target_languages also target_language=, one of them, or None for a text in the spoken
         language; task is then "translate" or "transcribe". Raises ParameterError for an option that the model does not
-        support. language_prompt(view): the decoder prompt after which the next token is the language token; None: the
-    model does not
-        detect the language. tokens(view): its control tokens.
+        support.
+    language_prompt(view): the decoder prompt after which the next token is the language token; None: the model does not
+        detect the language.
+    tokens(view): its control tokens.
     features: (waveform, view, device) -> the encoder's features of a whole recording, or a reference to it. waveform:
         float32 [samples], of any length. device: the model's device, such as ``"cuda"``, on which the function should
         compute. Returns float32 [channels, frames], of which a window is a slice.

@@ -129,9 +129,9 @@ class ServerSettings:
                 raise refusal(self, f"{{cors}} takes origins such as https://example.org, or *, not {origin!r}")
         if not all(HEADER_SAFE.fullmatch(key) for key in self.api_keys):
             message = (
-                "{api_keys} must be of visible ASCII characters without blanks, and not empty; leave it out to let "
+                "{api_keys} must be of visible ASCII characters without blanks, and not empty; leave it out to accept "
             )
-            raise ParameterError(message + "everybody in", param="api_keys")  # without their values
+            raise ParameterError(message + "requests without a key", param="api_keys")  # without their values
         root_path = self.root_path.rstrip("/")
         if root_path and not re.fullmatch(r"/[\w./~-]*", root_path, re.ASCII):
             raise refusal(self, f"{{root_path}} must be a path such as /speech, not {self.root_path!r}")
