@@ -143,7 +143,7 @@ def refuse_misplaced(given: Iterable[str], known: Mapping[str, Named], others: M
 
     where: the other call, with NAME in place of the option, such as ``"Transcriber(model, NAME=...)"``.
     """
-    from transept.names_elsewhere import ELSEWHERE
+    from transept.foreign_options import ELSEWHERE
 
     aliases = {alias.name: name for name, each in others.items() for alias in each.aliases}
     for name in given:
@@ -160,7 +160,7 @@ def hint(name: str, known: Iterable[str], shown: Callable[[str], str] = repr) ->
 
     known: the valid names. shown: formats one of them. Empty if no name is near.
     """
-    from transept.names_elsewhere import ELSEWHERE, SENTENCES
+    from transept.foreign_options import ELSEWHERE, SENTENCES
 
     known, dashes = list(known), "-" if name.startswith("-") else ""
     plain = dashes + name.lower().replace("-", "_").lstrip("_")

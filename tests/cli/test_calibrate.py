@@ -44,7 +44,7 @@ def test_the_margin_is_found_kept_and_shown(command: Command, prompts: Path, dat
     heard = command("transcribe", prompts / "agent-pass.flac", "--model", MODEL, "--encoder-context", "auto")
     assert heard.returncode == 0, heard.stderr
     assert "enter your password" in heard.stdout
-    assert "fifty recordings say more" in done.stderr
+    assert "use fifty recordings" in done.stderr
 
 
 def test_recordings_without_a_word_keep_nothing(command: Command, tmp_path: Path, data_folder: Path) -> None:

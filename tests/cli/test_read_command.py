@@ -16,7 +16,7 @@ from rendered_text import LINES, encoded_line
 
 import transept.plugins.vision
 from transept import VisionReader
-from transept.cli.printable import printable
+from transept.cli.terminal import escape
 from transept.core.checkpoints import model_description
 from transept.multimodal.pdf import pdf_pages
 
@@ -54,7 +54,7 @@ def test_texts_in_order_and_bad_images_reported(
     Path("folder").mkdir()
     done = command("read", files[0], "letter.png", "lime1.png", "folder", *files[1:], "--model", model, *SHORT)
     assert done.returncode == 1
-    assert done.stdout == "".join(f"{file}: {printable(text)}\n" for file, text in zip(files, texts, strict=True))
+    assert done.stdout == "".join(f"{file}: {escape(text)}\n" for file, text in zip(files, texts, strict=True))
     assert "transept: letter.png: " in done.stderr
     assert "no image that can be read" in done.stderr
     assert "lime1.png: cannot read it: No such file or directory. Did you mean 'line1.png'?" in done.stderr
@@ -131,7 +131,7 @@ def test_folders_and_patterns_give_images_and_a_tree_like_theirs(
     flat = command("read", "scans", "--model", model, *SHORT)
     assert (flat.returncode, flat.stdout) == (
         0,
-        "".join(f"scans/{name}: {printable(texts[number])}\n" for name, number in (("a.PNG", 1), ("b.png", 0))),
+        "".join(f"scans/{name}: {escape(texts[number])}\n" for name, number in (("a.PNG", 1), ("b.png", 0))),
     )
     for arguments in (("scans", "--recursive"), ("scans/**/*.png", "scans/a.PNG")):
         folder = Path(arguments[-1]).suffix or "tree"
@@ -226,8 +226,8 @@ def test_pages_of_a_pdf_are_an_image_each(command: Command, model: Path, files: 
     arguments = ("read", files[0], "report.pdf", "cut.PDF", "--dpi", "96", "--model", model, *SHORT)
     done = command(*arguments)
     assert done.returncode == 1
-    expected = [f"{files[0]}: {printable(texts[0])}"]
-    expected += [f"report.pdf, page {number}: {printable(text)}" for number, text in enumerate(pages, 1)]
+    expected = [f"{files[0]}: {escape(texts[0])}"]
+    expected += [f"report.pdf, page {number}: {escape(text)}" for number, text in enumerate(pages, 1)]
     assert done.stdout.splitlines() == expected
     assert 'transept: cut.PDF: PDF file "cut.PDF" cannot be read: ' in done.stderr
     assert "12 images, " in done.stderr

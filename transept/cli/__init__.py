@@ -23,7 +23,7 @@ from typing import Any, TextIO
 
 from transept.cli.commands import COMMANDS
 from transept.cli.parser import Parser, in_flags
-from transept.cli.printable import CommandFormatter, printable, tell
+from transept.cli.terminal import CommandFormatter, escape, print_stderr
 from transept.errors import ParameterError, TranseptError
 
 INTERRUPTED = 130  # the exit code by convention: 128 + SIGINT
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ParameterError as error:
         arguments.parser.error(in_flags(error, arguments.parser))
     except TranseptError as error:
-        tell(f"transept: {type(error).__name__}: {in_flags(error, arguments.parser)}")
+        print_stderr(f"transept: {type(error).__name__}: {in_flags(error, arguments.parser)}")
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.filename is not None:
             raise
         # of standard output: a full disk, say
-        tell(f"transept: cannot write the output: {error.strerror or error}")
+        print_stderr(f"transept: cannot write the output: {error.strerror or error}")
         with contextlib.suppress(OSError):  # no second error where the interpreter flushes at its end
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
@@ -91,7 +91,7 @@ class _VersionAction(argparse.Action):
         """Print the version and exit."""
         from transept.cli.env import version_line
 
-        print(printable(version_line()))
+        print(escape(version_line()))
         parser.exit()
 
 

@@ -14,8 +14,8 @@ from transept.cli.commands import COMMANDS
 from transept.cli.documents import read_text
 from transept.cli.engine_options import add_model_options, engine_options
 from transept.cli.flags import add_flag, add_flags
-from transept.cli.printable import printable, printable_name, tell
 from transept.cli.result_files import write_whole
+from transept.cli.terminal import escape, escape_name, print_stderr
 from transept.cli.transcribe import DEFAULT_MODEL
 from transept.cli.transcribe_options import check_layout, formats, subtitle_layout
 from transept.errors import PromptError
@@ -71,7 +71,7 @@ def align(arguments: argparse.Namespace) -> int:
         text = read_text(arguments.text)
     except (OSError, UnicodeDecodeError, PromptError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        arguments.parser.error(f"cannot read {printable_name(arguments.text)}: {reason}")
+        arguments.parser.error(f"cannot read {escape_name(arguments.text)}: {reason}")
     with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
         from transept.speech.transcriber import Transcriber
 
@@ -79,7 +79,7 @@ def align(arguments: argparse.Namespace) -> int:
     options = {name: getattr(arguments, name) for name in HEARING if name in arguments}
     transcript = transcriber.align(arguments.audio, text, progress=None, **options)
     if arguments.json:
-        print(printable(json.dumps({"file": arguments.audio, **transcript.to_dict()}, ensure_ascii=False)))
+        print(escape(json.dumps({"file": arguments.audio, **transcript.to_dict()}, ensure_ascii=False)))
     if paths:
         return _write(arguments, transcript, paths)
     if not arguments.json:
@@ -94,7 +94,7 @@ def _paths(arguments: argparse.Namespace) -> list[Path]:
     given = {os.path.realpath(each) for each in (arguments.audio, arguments.text)}
     for path in paths:
         if os.path.realpath(path) in given:
-            name = printable_name(path)
+            name = escape_name(path)
             arguments.parser.error(
                 f"{name} would be overwritten with what comes of it; give another folder with -o, or formats with -f"
             )
@@ -108,9 +108,9 @@ def _write(arguments: argparse.Namespace, transcript: Transcript, paths: list[Pa
         try:
             write_whole(path, lambda place: transcript.write(place, **layout))
         except OSError as error:
-            tell(f"transept: cannot write {printable_name(path)}: {error.strerror or error}")
+            print_stderr(f"transept: cannot write {escape_name(path)}: {error.strerror or error}")
             return 1
-        tell(f"wrote {printable_name(path)}")
+        print_stderr(f"wrote {escape_name(path)}")
     return 0
 
 
@@ -119,4 +119,4 @@ def _print(transcript: Transcript) -> None:
 
     for segment in transcript.segments:
         start, end = (clock(round(1000 * seconds)) for seconds in (segment.start, segment.end))
-        print(printable(f"[{start} --> {end}] {segment.text}"), flush=True)
+        print(escape(f"[{start} --> {end}] {segment.text}"), flush=True)

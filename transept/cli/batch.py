@@ -17,8 +17,8 @@ from transept.cli.commands import COMMANDS
 from transept.cli.documents import DECODING as TEXT_DECODING
 from transept.cli.engine_options import LIMITS, add_limit, add_model_options, engine_options
 from transept.cli.flags import add_flags, flag
-from transept.cli.printable import printable_name, tell
-from transept.cli.tally import FAILURES_NAMED
+from transept.cli.run_summary import FAILURES_NAMED
+from transept.cli.terminal import escape_name, print_stderr
 from transept.cli.transcribe_options import options_of, speech_engine, transcription_options
 from transept.core.request.sampling_params import SamplingParams
 from transept.multimodal.suffixes import IMAGES, MEDIA
@@ -147,11 +147,11 @@ def batch(arguments: argparse.Namespace) -> int:
         )
         rows, missing = find_inputs(arguments.inputs, SUFFIXES[TASKS[arguments.task]])
         for each in missing:
-            tell(f"transept: {printable_name(each.argument)}: {each.reason}")
+            print_stderr(f"transept: {escape_name(each.argument)}: {each.reason}")
         report = _run(arguments, rows, job)
-    tell(_summary(report, missing))
+    print_stderr(_summary(report, missing))
     if report.seconds:
-        tell(_speed(report, time.perf_counter() - arguments.begin))
+        print_stderr(_speed(report, time.perf_counter() - arguments.begin))
     return 1 if report.failed or missing else 0
 
 
@@ -198,7 +198,7 @@ def _run(arguments: argparse.Namespace, rows: Sequence[Input], job: BatchJob) ->
             bar.update()
             if row["error"] is not None:
                 with tqdm.external_write_mode():
-                    tell(f"transept: {printable_name(row['file'])}: {row['error']}")
+                    print_stderr(f"transept: {escape_name(row['file'])}: {row['error']}")
 
         try:
             return run_batch(
@@ -211,7 +211,7 @@ def _run(arguments: argparse.Namespace, rows: Sequence[Input], job: BatchJob) ->
                 on_result=note,
             )
         except KeyboardInterrupt:
-            tell("interrupted: what was done is written, and the same command goes on from here")
+            print_stderr("interrupted: what was done is written, and the same command goes on from here")
             raise
 
 
@@ -219,7 +219,7 @@ def _summary(report: BatchReport, missing: Sequence[Missing]) -> str:
     counts = [f"{report.num_done} done"]
     counts += [f"{report.num_skipped} were in the output"] if report.num_skipped else []
     if report.failed:
-        named = ", ".join(map(printable_name, list(report.failed)[:FAILURES_NAMED]))
+        named = ", ".join(map(escape_name, list(report.failed)[:FAILURES_NAMED]))
         counts.append(f"{len(report.failed)} failed ({named}{', ...' if len(report.failed) > FAILURES_NAMED else ''})")
     counts += [f"{len(missing)} arguments gave nothing"] if missing else []
     return f"{report.num_rows} row{'s' if report.num_rows != 1 else ''}: {', '.join(counts)}"

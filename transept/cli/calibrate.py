@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from transept.cli.commands import COMMANDS
 from transept.cli.engine_options import MODEL, add_engine_options, engine_options
 from transept.cli.flags import add_flag
-from transept.cli.printable import printable_name, tell
 from transept.cli.recordings import find_recordings
+from transept.cli.terminal import escape_name, print_stderr
 from transept.errors import ParameterError, TranseptError
 from transept.options import declared
 from transept.speech.options import TranscriptionOptions
@@ -101,7 +101,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
     found = found_for(locate(arguments.model, model_dir=arguments.model_dir, offline=True))
     if found is None:
-        tell(f"nothing is kept for {arguments.model} in {printable_name(str(data_file()))}")
+        print_stderr(f"nothing is kept for {arguments.model} in {escape_name(str(data_file()))}")
         return 1
     print(_verdict(found))
     for margin, rate in found.error_rates.items():
@@ -125,10 +125,10 @@ def _samples(arguments: Sequence[str]) -> list[Sample]:
             continue
         found, missing = find_recordings([argument], recursive=True, allow_urls=False)
         if missing:
-            raise _refusal(f"{printable_name(missing[0].file)}: {missing[0].reason}")
+            raise _refusal(f"{escape_name(missing[0].file)}: {missing[0].reason}")
         samples += [Sample(Path(each.file), None) for each in found]
     if not samples:
-        raise _refusal(f"there are no recordings in {', '.join(map(printable_name, arguments))}")
+        raise _refusal(f"there are no recordings in {', '.join(map(escape_name, arguments))}")
     return samples
 
 
@@ -144,7 +144,7 @@ def _with_transcripts(file: Path) -> list[Sample]:
         samples = []
     if not samples or not all(isinstance(sample.text, str) for sample in samples):
         raise _refusal(
-            f"{printable_name(str(file))} must hold a list: " + '[{"audio": "one.flac", "text": "what is said"}, ...]'
+            f"{escape_name(str(file))} must hold a list: " + '[{"audio": "one.flac", "text": "what is said"}, ...]'
         )
     return samples
 
@@ -154,7 +154,7 @@ def _check_place(folder: Path) -> None:
     there = next(each for each in (folder, *folder.parents) if each.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
         raise TranseptError(
-            f"nothing can be kept in {printable_name(str(folder))}: {printable_name(str(there))} is no folder that may "
+            f"nothing can be kept in {escape_name(str(folder))}: {escape_name(str(there))} is no folder that may "
             "be written; XDG_DATA_HOME names another place"
         )
 
@@ -197,9 +197,11 @@ def _measure(arguments: argparse.Namespace, transcriber: Transcriber, samples: S
         file = keep(transcriber.engine.view.path, found)
     except OSError as error:
         raise TranseptError(f"cannot keep that: {error}") from None
-    tell(f"kept in {printable_name(str(file))}")
+    print_stderr(f"kept in {escape_name(str(file))}")
     if words < FEW_WORDS:
-        tell(f"measured with {words} words, of which {MOST_LOST:.1%} is less than one: fifty recordings say more")
+        print_stderr(
+            f"measured with {words} words, of which {MOST_LOST:.1%} is less than one: fifty recordings say more"
+        )
     return 0
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from transept.cli.printable import printable
+from transept.cli.terminal import escape
 from transept.speech.segments import has_speakers
 
 if TYPE_CHECKING:
@@ -24,18 +24,18 @@ def has_colours(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def printable_text(segments: Sequence[Segment], *, confidence: bool) -> str:
+def terminal_text(segments: Sequence[Segment], *, confidence: bool) -> str:
     """What segments say, for standard output; with speakers each on a line. confidence: how sure each word is, too."""
     if has_speakers(segments):
         return "\n".join(_line(segment, confidence=confidence) for segment in segments)
     if confidence:
         return confident_text(segments, colours=has_colours(sys.stdout))
-    return printable("".join(segment.text for segment in segments))
+    return escape("".join(segment.text for segment in segments))
 
 
 def _line(segment: Segment, *, confidence: bool) -> str:
-    text = confident_text([segment], colours=has_colours(sys.stdout)) if confidence else printable(segment.text)
-    return printable(segment.attribution) + text.strip()
+    text = confident_text([segment], colours=has_colours(sys.stdout)) if confidence else escape(segment.text)
+    return escape(segment.attribution) + text.strip()
 
 
 def confident_text(segments: Sequence[Segment], *, colours: bool) -> str:
@@ -43,7 +43,7 @@ def confident_text(segments: Sequence[Segment], *, colours: bool) -> str:
     parts = []
     for segment in segments:
         for word in segment.words or ():
-            text = printable(word.word)
+            text = escape(word.word)
             if colours:
                 colour = COLOURS[min(int(word.probability**3 * len(COLOURS)), len(COLOURS) - 1)]
                 text = f"\x1b[38;5;{colour}m{text}\x1b[0m"

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 from transept.cli.commands import COMMANDS
 from transept.cli.engine_options import add_limit, add_model_options, engine_options
+from transept.cli.file_suggestions import suggest_file
 from transept.cli.flags import add_flag, add_flags
-from transept.cli.near_files import near_file
 from transept.cli.parser import in_flags
-from transept.cli.printable import printable, printable_name, tell
+from transept.cli.terminal import escape, escape_name, print_stderr
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import PromptError, TranseptError
 from transept.options import declared
@@ -124,14 +124,14 @@ def run_task(arguments: argparse.Namespace, task: Task) -> int:
         if isinstance(update.result, TranseptError):
             if not document.blank_line:
                 num_failed += 1
-                name = printable_name(document.name)
-                tell(f"transept: {name}: {in_flags(update.result, arguments.parser)}")
+                name = escape_name(document.name)
+                print_stderr(f"transept: {name}: {in_flags(update.result, arguments.parser)}")
         elif update.result is not None:
             num_texts += 1
             num_tokens += update.result.num_tokens
     num_failed += documents.num_unreadable
     failed = f", {num_failed} failed" if num_failed else ""
-    tell(f"{num_texts} texts, {num_tokens} tokens in {time.perf_counter() - begin:.1f} s{failed}")
+    print_stderr(f"{num_texts} texts, {num_tokens} tokens in {time.perf_counter() - begin:.1f} s{failed}")
     return 1 if num_failed else 0
 
 
@@ -170,8 +170,8 @@ class _Documents:
                 if isinstance(error, UnicodeDecodeError):
                     reason = f"it is not UTF-8 text ({error})"
                 if isinstance(error, FileNotFoundError):
-                    reason = f"{error.strerror}{near_file(file)}"
-                tell(f"transept: {printable_name(file)}: cannot read it: {reason}")
+                    reason = f"{error.strerror}{suggest_file(file)}"
+                print_stderr(f"transept: {escape_name(file)}: cannot read it: {reason}")
                 continue
             lines = text.removesuffix("\n").split("\n") if text else []
             for number, each in enumerate(map(str.strip, lines if self.by_line else [text]), 1):
@@ -208,12 +208,12 @@ class _Output:
             if generated is not None:
                 line = {} if document.line is None else {"line": document.line}
                 result = {"file": document.file, **line, **generated.to_dict()}
-                print(printable(json.dumps(result, ensure_ascii=False)), flush=True)
+                print(escape(json.dumps(result, ensure_ascii=False)), flush=True)
             return
         text = update.text if self.arguments.stream else generated.text if generated else ""
         if (text or generated) and not self.begun and len(self.arguments.files) > 1 and document.line is None:
-            print(f"{printable_name(document.file)}: ", end="")
+            print(f"{escape_name(document.file)}: ", end="")
         self.begun = update.result is None and (self.begun or bool(text))
         ended = generated is not None or (failed and document.line is not None)
         text = text if document.line is None else text.replace("\n", " ")
-        print(printable(text), end="\n" if ended else "", flush=True)
+        print(escape(text), end="\n" if ended else "", flush=True)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from transept.cli.commands import COMMANDS
 from transept.cli.plugins.reports import as_data, as_text, discover_quietly
-from transept.cli.printable import printable
+from transept.cli.terminal import escape
 
 T = TypeVar("T")
 
@@ -40,13 +40,13 @@ def env(arguments: argparse.Namespace) -> int:
     plugins = discover_quietly()
     found = environment()
     if arguments.json:
-        print(printable(json.dumps({**found, **as_data(plugins)}, indent=2)))
+        print(escape(json.dumps({**found, **as_data(plugins)}, indent=2)))
         return 0
     rows = {LABELS.get(name, name): _as_text(value) for name, value in found.items()}
     width = max(map(len, rows))
     for label, text in rows.items():
-        print(printable(f"{label.ljust(width)}  {text}"))
-    print(printable(f"\n{as_text(plugins)}"))
+        print(escape(f"{label.ljust(width)}  {text}"))
+    print(escape(f"\n{as_text(plugins)}"))
     return 0
 
 

@@ -9,12 +9,12 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from transept.cli.printable import printable, printable_name
+from transept.cli.terminal import escape, escape_name
 from transept.cli.transcribe_options import LAYOUT
 from transept.errors import MediaError
 
 if TYPE_CHECKING:
-    from transept.cli.tally import Tally, TranscriptionTask
+    from transept.cli.run_summary import RunSummary, TranscriptionTask
     from transept.speech.transcriber import Transcriber
 
 OF_FILES = (
@@ -49,7 +49,7 @@ def detect_languages(
     transcriber: Transcriber,
     arguments: argparse.Namespace,
     audios: Iterable[tuple[TranscriptionTask, Any]],
-    tally: Tally,
+    summary: RunSummary,
     several: bool,
 ) -> None:
     """Print the language of each recording, with its probability; with --json, of all languages.
@@ -63,12 +63,12 @@ def detect_languages(
             with contextlib.redirect_stdout(sys.stderr):
                 language, probability, probabilities = transcriber.detect_language(audio, **options)
         except MediaError as error:
-            tally.fail(file, str(error))
+            summary.fail(file, str(error))
             continue
         if arguments.json:
             ranked = dict(sorted(probabilities.items(), key=lambda each: -each[1]))
             found = {"language": language, "language_probability": probability, "language_probabilities": ranked}
-            print(printable(json.dumps({"file": file, **found}, ensure_ascii=False)), flush=True)
+            print(escape(json.dumps({"file": file, **found}, ensure_ascii=False)), flush=True)
         else:
-            name = f"{printable_name(file)}: " if several else ""
+            name = f"{escape_name(file)}: " if several else ""
             print(f"{name}{language} {probability:.2f}", flush=True)

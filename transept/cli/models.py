@@ -11,7 +11,7 @@ from pathlib import Path
 
 from transept.cli.commands import COMMANDS
 from transept.cli.flags import add_flag
-from transept.cli.printable import printable, printable_name, tell
+from transept.cli.terminal import escape, escape_name, print_stderr
 from transept.core.config import EngineConfig
 from transept.errors import TranseptError
 from transept.options import declared
@@ -69,10 +69,10 @@ def show(arguments: argparse.Namespace) -> int:
     folder = None if arguments.model_dir is None else Path(arguments.model_dir).expanduser()
     if folder is not None and not folder.is_dir():
         missing = "is no folder" if folder.exists() else "does not exist; the first download makes it"
-        tell(f"transept: {printable_name(folder)} {missing}")
+        print_stderr(f"transept: {escape_name(folder)} {missing}")
     models = _models(folder)
     if arguments.json:
-        print(printable(json.dumps([asdict(model) for model in models], indent=2)))
+        print(escape(json.dumps([asdict(model) for model in models], indent=2)))
         return 0
     from transept.core.checkpoints import hub
 
@@ -81,8 +81,8 @@ def show(arguments: argparse.Namespace) -> int:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for name, on_disk, megabytes, repository in rows:
         row = f"{name:{widths[0]}}  {on_disk:{widths[1]}}  {megabytes:>{widths[2]}}  {repository}"
-        print(printable(row))
-    print(printable(f"\nKept in {folder or hub.cache_folder()}"))
+        print(escape(row))
+    print(escape(f"\nKept in {folder or hub.cache_folder()}"))
     return 0
 
 
@@ -95,10 +95,10 @@ def download(arguments: argparse.Namespace) -> int:
         try:
             with contextlib.redirect_stdout(sys.stderr):  # what plugins print must not spoil the output
                 path = locate(name, model_dir=arguments.model_dir)
-            print(printable(path), flush=True)
+            print(escape(path), flush=True)
         except TranseptError as error:
             num_failed += 1
-            tell(f"transept: {error}")
+            print_stderr(f"transept: {error}")
     return 1 if num_failed else 0
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from transept.cli.flags import assigned, flag
 from transept.cli.help_format import HelpAll, HelpFormatter
-from transept.cli.printable import printable
+from transept.cli.terminal import escape
 from transept.errors import TranseptError, suggest
 from transept.option_names import hint
 
@@ -98,7 +98,7 @@ class Parser(argparse.ArgumentParser):
                 return
             if arg in self._option_string_actions or not arg.startswith("-") or arg.startswith("--"):
                 continue
-            from transept.names_elsewhere import ELSEWHERE, SENTENCES
+            from transept.foreign_options import ELSEWHERE, SENTENCES
 
             if arg in ELSEWHERE or (arg, "") in SENTENCES:
                 self.error(f"there is no option {arg}.{hint(arg, *self._flags()) or f' See {self.prog} --help.'}")
@@ -138,7 +138,7 @@ class Parser(argparse.ArgumentParser):
                 )
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        super()._print_message(printable(message), file)
+        super()._print_message(escape(message), file)
 
     def _hint(self, name: str) -> str:
         return hint(name[2:].replace("-", "_"), *self._flags()) or f" See {self.prog} --help."

@@ -19,9 +19,9 @@ from transept.cli.documents import DECODING, STDIN
 from transept.cli.engine_options import add_model_options, engine_options
 from transept.cli.flags import add_flag
 from transept.cli.parser import in_flags
-from transept.cli.printable import printable, printable_name, tell
 from transept.cli.read_inputs import FORMATS, Input, find_inputs
 from transept.cli.result_files import FIELDS, are_there, check_template, remove_unfinished, result_files, write_whole
+from transept.cli.terminal import escape, escape_name, print_stderr
 from transept.core.config import EngineConfig
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import TranseptError, suggest
@@ -118,7 +118,7 @@ def read(arguments: argparse.Namespace) -> int:
             continue
         num_failed += 1
         if each.error is None:  # else it has been told
-            tell(f"transept: {each.shown}: {in_flags(result.error, arguments.parser)}")
+            print_stderr(f"transept: {each.shown}: {in_flags(result.error, arguments.parser)}")
         _write(each, result, [path for path in files if path.suffix == ".json"])
         if arguments.json:  # else standard output has nothing of it
             _print(arguments, each, result, several)
@@ -127,7 +127,7 @@ def read(arguments: argparse.Namespace) -> int:
     skipped = f", {num_skipped} skipped, whose files were there" if num_skipped else ""
     images = f"{num_read} image{'s' if num_read != 1 else ''}"
     tokens = f", {num_tokens} tokens in {time.perf_counter() - begin:.1f} s" if there else ""
-    tell(f"{images}{tokens}{failed}{skipped}")
+    print_stderr(f"{images}{tokens}{failed}{skipped}")
     return 1 if num_failed else 0
 
 
@@ -200,7 +200,7 @@ def _write(read_from: Input, result: ImageText, paths: Sequence[Path]) -> bool:
         try:
             write_whole(path, write)
         except OSError as error:
-            tell(f"transept: {read_from.shown}: cannot write {printable_name(path)}: {error.strerror}")
+            print_stderr(f"transept: {read_from.shown}: cannot write {escape_name(path)}: {error.strerror}")
             return False
     return True
 
@@ -213,7 +213,7 @@ def _row(read_from: Input, result: ImageText) -> dict[str, Any]:
 def _print(arguments: argparse.Namespace, read_from: Input, result: ImageText, several: bool) -> None:
     """On standard output, unless the text goes to files and nothing else is asked for."""
     if arguments.json:
-        print(printable(json.dumps(_row(read_from, result), ensure_ascii=False)), flush=True)
+        print(escape(json.dumps(_row(read_from, result), ensure_ascii=False)), flush=True)
     elif arguments.output_format is None and arguments.output_dir is None:
         name = f"{read_from.shown}: " if several else ""
-        print(f"{name}{printable(result.text)}", flush=True)
+        print(f"{name}{escape(result.text)}", flush=True)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transept.cli.documents import STDIN
-from transept.cli.printable import printable_name, tell
 from transept.cli.recordings import Kind, Missing, Recording, find_files
+from transept.cli.terminal import escape_name, print_stderr
 from transept.errors import MediaError
 from transept.multimodal.page_options import PageOptions
 from transept.multimodal.suffixes import IMAGES, PDF
@@ -48,7 +48,7 @@ class Input:
     @property
     def shown(self) -> str:
         """How it is called where people read it."""
-        name = printable_name(self.file)
+        name = escape_name(self.file)
         return name if self.page is None else f"{name}, page {self.page.number}"
 
     @property
@@ -86,7 +86,7 @@ def _inputs(found: Recording | Missing, options: PageOptions) -> Iterator[Input]
 
         pages = pdf_pages(found.file, dpi=options.dpi)
     except MediaError as error:
-        tell(f"transept: {printable_name(found.file)}: {error}")
+        print_stderr(f"transept: {escape_name(found.file)}: {error}")
         tree, is_file = (found.tree, True) if isinstance(found, Recording) else (None, False)
         yield Input(found.file, tree, error=error, is_file=is_file)
         return

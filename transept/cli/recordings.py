@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transept.cli.near_files import near_file
-from transept.cli.printable import printable_name
+from transept.cli.file_suggestions import suggest_file
+from transept.cli.terminal import escape_name
 from transept.cli.transcribe_options import FORMATS
 from transept.errors import ParameterError
 from transept.multimodal.suffixes import MEDIA
@@ -63,7 +63,7 @@ class Recording:
     @property
     def shown(self) -> str:
         """How messages name it, printable."""
-        return printable_name(self.file) if self.label is None else self.label
+        return escape_name(self.file) if self.label is None else self.label
 
     @property
     def name(self) -> str:
@@ -173,7 +173,7 @@ def _of_argument(argument: str, kind: Kind, recursive: bool, allow_urls: bool) -
 
 
 def _near(error: Exception, argument: str) -> str:
-    return near_file(argument) if isinstance(error, FileNotFoundError) else ""
+    return suggest_file(argument) if isinstance(error, FileNotFoundError) else ""
 
 
 def _of_folder(root: str, kind: Kind, recursive: bool, tree: str | None = None) -> Iterator[Recording | Missing]:

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from transept.cli.confidence import printable_text
-from transept.cli.printable import printable_name
+from transept.cli.confidence import terminal_text
+from transept.cli.terminal import escape_name
 
 if TYPE_CHECKING:
     from transept.speech.segments import Segment
@@ -44,10 +44,10 @@ class SegmentPrinter:
         from transept.speech.output.writers import clock
 
         if not self.has_begun and self.several:
-            print(f"{printable_name(self.files[self.turn])}:")
+            print(f"{escape_name(self.files[self.turn])}:")
         self.has_begun = True
         start, end = (clock(round(1000 * seconds)) for seconds in (segment.start, segment.end))
-        print(f"[{start} --> {end}] {printable_text([segment], confidence=self.confidence)}", flush=True)
+        print(f"[{start} --> {end}] {terminal_text([segment], confidence=self.confidence)}", flush=True)
 
 
 def beside_progress_bar() -> contextlib.AbstractContextManager[None]:

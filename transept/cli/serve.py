@@ -13,7 +13,7 @@ import time
 from transept.cli.commands import COMMANDS
 from transept.cli.engine_options import ALIASES, MODEL, NAMES, add_engine_options
 from transept.cli.flags import add_flag
-from transept.cli.printable import PrintableFormatter, printable
+from transept.cli.terminal import EscapingFormatter, escape
 from transept.errors import require_packages
 from transept.serving.configuration import CONFIG, MODELS, SETTINGS, read_settings
 from transept.serving.request_context import RequestIdFilter
@@ -86,7 +86,7 @@ def serve(arguments: argparse.Namespace) -> int:
     output = sys.stdout
 
     def announce(line: str) -> None:
-        print(printable(line), file=output, flush=True)
+        print(escape(line), file=output, flush=True)
 
     with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
         if arguments.ray is None:
@@ -125,7 +125,7 @@ def _set_up_log(as_json: bool) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(RequestIdFilter())
     line = "%(asctime)s %(levelname)s %(message)s%(of_request)s"
-    handler.setFormatter(_JsonFormatter() if as_json else PrintableFormatter(line))
+    handler.setFormatter(_JsonFormatter() if as_json else EscapingFormatter(line))
     for name, level in (("transept", logging.INFO), ("uvicorn", logging.ERROR)):
         logger = logging.getLogger(name)
         logger.setLevel(level)
@@ -135,7 +135,7 @@ def _set_up_log(as_json: bool) -> None:
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it tells of bytes that clients sent
 
 
-class _JsonFormatter(PrintableFormatter):
+class _JsonFormatter(EscapingFormatter):
     """One JSON object a record; those of requests are written as objects already."""
 
     def format(self, record: logging.LogRecord) -> str:

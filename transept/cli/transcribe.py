@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 from transept.cli import language_detection
 from transept.cli.commands import COMMANDS
-from transept.cli.confidence import printable_text
+from transept.cli.confidence import terminal_text
 from transept.cli.engine_options import add_limit, add_model_options, engine_options
 from transept.cli.manifest import Manifest
 from transept.cli.parser import in_flags
-from transept.cli.printable import printable, printable_name, tell
 from transept.cli.recordings import STDIN, Recording, find_recordings
 from transept.cli.result_files import FIELDS, remove_unfinished, result_files, write_whole
+from transept.cli.run_summary import RunSummary, TranscriptionTask
 from transept.cli.segment_printer import SegmentPrinter, beside_progress_bar
-from transept.cli.tally import Tally, TranscriptionTask
+from transept.cli.terminal import escape, escape_name, print_stderr
 from transept.cli.transcribe_options import (
     add_options,
     check,
@@ -151,26 +151,26 @@ def transcribe(arguments: argparse.Namespace) -> int:
         )
         tasks = _tasks(arguments, found)
         manifest = None if arguments.manifest is None else closing.enter_context(Manifest(arguments.manifest))
-        tally = Tally(manifest)
+        summary = RunSummary(manifest)
         for each in missing:
-            tally.fail(each.file, each.reason)
+            summary.fail(each.file, each.reason)
         if arguments.skip_existing:
             tasks, existing = _split(tasks)
             for task in existing:
-                tally.skip(task)
+                summary.skip(task)
         several = len(arguments.files) > 1 or any(each.tree is not None for each in found)
         total = len(found) + len(missing)
         try:
             if tasks:
-                _run(arguments, tasks, options, tally, several)
+                _run(arguments, tasks, options, summary, several)
         except KeyboardInterrupt:
             if several:
                 again = "" if arguments.output_format is None else "; the same with --skip-existing goes on from here"
-                tell(f"interrupted: {tally.summary(total)}{again}")
+                print_stderr(f"interrupted: {summary.line(total)}{again}")
             raise
-        if (several or tally.num_skipped) and not detects_only:
-            tell(tally.summary(total))
-    return 1 if tally.failed else 0
+        if (several or summary.num_skipped) and not detects_only:
+            print_stderr(summary.line(total))
+    return 1 if summary.failed else 0
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
@@ -221,7 +221,7 @@ def _run(
     arguments: argparse.Namespace,
     tasks: Sequence[TranscriptionTask],
     options: dict[str, Any],
-    tally: Tally,
+    summary: RunSummary,
     several: bool,
 ) -> None:
     """Transcribe, write each recording's files as soon as it is done, and print in the order of the recordings."""
@@ -233,7 +233,7 @@ def _run(
         transcriber = Transcriber(arguments.model, **{**engine_options(arguments), **speech_engine(arguments, options)})
     if getattr(arguments, "detect_language", False):
         named = zip(tasks, _audios(tasks, arguments.pcm), strict=True)
-        language_detection.detect_languages(transcriber, arguments, named, tally, several)
+        language_detection.detect_languages(transcriber, arguments, named, summary, several)
         return
     begin = time.perf_counter()
     files = [task.recording.file for task in tasks]
@@ -253,7 +253,7 @@ def _run(
             task = tasks[index]
             done[index] = result if prints else None
             with beside_progress_bar():
-                _keep(arguments, task, result, tally)
+                _keep(arguments, task, result, summary)
                 while turn in done:
                     _print(arguments, files[turn], done.pop(turn), several)
                     if printer is not None:
@@ -261,8 +261,8 @@ def _run(
                     turn += 1
     end = time.perf_counter()
     work, total = end - begin, end - arguments.begin
-    speed = f", {tally.seconds_of_audio / work:.1f} times real time" if tally.seconds_of_audio else ""
-    tell(f"{tally.seconds_of_audio:.1f} s of audio in {work:.1f} s{speed}; {total:.1f} s in all")
+    speed = f", {summary.seconds_of_audio / work:.1f} times real time" if summary.seconds_of_audio else ""
+    print_stderr(f"{summary.seconds_of_audio:.1f} s of audio in {work:.1f} s{speed}; {total:.1f} s in all")
 
 
 def _tell(file: str, info: TranscriptionInfo) -> None:
@@ -272,7 +272,7 @@ def _tell(file: str, info: TranscriptionInfo) -> None:
         length += f", {info.duration_after_vad:.1f} s without its silence"
     sure = "" if info.language_probability is None else f", detected with probability {info.language_probability:.2f}"
     with beside_progress_bar():
-        tell(f"{printable_name(file)}: {length}; language {info.language}{sure}")
+        print_stderr(f"{escape_name(file)}: {length}; language {info.language}{sure}")
 
 
 def _audios(tasks: Sequence[TranscriptionTask], pcm_rate: int | None) -> Iterator[Any]:
@@ -283,25 +283,25 @@ def _audios(tasks: Sequence[TranscriptionTask], pcm_rate: int | None) -> Iterato
 
 
 def _keep(
-    arguments: argparse.Namespace, task: TranscriptionTask, result: Transcript | TranseptError, tally: Tally
+    arguments: argparse.Namespace, task: TranscriptionTask, result: Transcript | TranseptError, summary: RunSummary
 ) -> None:
     """Write what came of a recording to its files, and count it."""
     file, layout = task.recording.file, subtitle_layout(arguments)
     seconds = time.perf_counter() - task.begin
     if isinstance(result, TranseptError):
-        tally.fail(file, in_flags(result, arguments.parser), seconds)
+        summary.fail(file, in_flags(result, arguments.parser), seconds)
         return
-    tally.seconds_of_audio += result.duration
+    summary.seconds_of_audio += result.duration
     for path in task.paths:
         try:
             write_whole(path, lambda place: result.write(place, **layout))
         except OSError as error:
-            tally.fail(file, f"cannot write {path}: {error.strerror}", seconds)
+            summary.fail(file, f"cannot write {path}: {error.strerror}", seconds)
             return
-    tally.done(task, seconds, result)
+    summary.done(task, seconds, result)
     if task.paths:
-        written = ", ".join(map(printable_name, task.paths))
-        tell(f"{printable_name(file)}: wrote {written}")
+        written = ", ".join(map(escape_name, task.paths))
+        print_stderr(f"{escape_name(file)}: wrote {written}")
 
 
 def _print(arguments: argparse.Namespace, file: str, result: Transcript | TranseptError | None, several: bool) -> None:
@@ -309,10 +309,10 @@ def _print(arguments: argparse.Namespace, file: str, result: Transcript | Transe
     if result is None or isinstance(result, TranseptError):
         return
     if arguments.json:
-        print(printable(json.dumps({"file": file, **result.to_dict()}, ensure_ascii=False)), flush=True)
+        print(escape(json.dumps({"file": file, **result.to_dict()}, ensure_ascii=False)), flush=True)
     elif (arguments.output_format is None or arguments.print_confidence) and not arguments.verbose:
-        by_segment, text = has_speakers(result.segments), printable(result.text)
+        by_segment, text = has_speakers(result.segments), escape(result.text)
         if by_segment or arguments.print_confidence:
-            text = printable_text(result.segments, confidence=arguments.print_confidence).strip()
-        name = printable_name(file) + (":\n" if by_segment else ": ") if several else ""
+            text = terminal_text(result.segments, confidence=arguments.print_confidence).strip()
+        name = escape_name(file) + (":\n" if by_segment else ": ") if several else ""
         print(name + text, flush=True)

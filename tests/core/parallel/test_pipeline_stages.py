@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transept import Engine
 from transept.core.attention.attention import LayerContext
 from transept.core.attention.backends.torch import TorchBackend
-from transept.core.layers.staging import keep_stage, layer_lists
+from transept.core.layers.pipeline_partition import keep_stage, layer_lists
 from transept.core.layers.transformer import DecoderLayer, EncoderLayer, LayerConfig
 from transept.core.model_shape import ModelShape
 from transept.core.parallel.group import ExchangeError, ParallelGroup
@@ -97,18 +97,18 @@ def compute(stage: PipelineStage, step: int, fails_at: int | None) -> Tensor | s
         pieces = []
         for piece in range(2):
             x = torch.full((2, 3), float(step))
-            x = x if stage.is_first else stage.take_over(x)
+            x = x if stage.is_first else stage.recv(x)
             if piece == 1 and fails_at == stage.index:
                 raise ValueError(f"step {step} fails")
-            pieces.append(x + 1 if stage.is_last else stage.hand_over(x + 1))
+            pieces.append(x + 1 if stage.is_last else stage.send(x + 1))
             if stage.is_last:
                 stage.share_encoded(pieces[-1])
         if not stage.is_last:
             pieces = [stage.receive_encoded(x.device) for _ in range(2)]
         encoded = torch.cat(pieces)
-        x = encoded if stage.is_first else stage.take_over(encoded)
+        x = encoded if stage.is_first else stage.recv(encoded)
         if not stage.is_last:
-            stage.hand_over(x + 1)
+            stage.send(x + 1)
         return torch.cat([x[0, :1] + 1, stage.add_up(torch.ones(1))])
     except ValueError as error:
         stage.fail(error, encodes=True)

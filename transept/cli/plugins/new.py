@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from transept.cli.plugins.reports import discover_quietly
-from transept.cli.printable import printable
+from transept.cli.terminal import escape
 from transept.errors import PluginError
 
 SKELETON = Path(__file__).parent / "skeleton"
@@ -49,9 +49,9 @@ def new_plugin(arguments: argparse.Namespace) -> int:
     class_name = arguments.class_name or f"{_class_prefix(arguments.name)}{SUFFIX}"
     _check_architecture(class_name)
     written = write_plugin(arguments.name, target, arguments.kind, class_name)
-    print(printable("\n  ".join(["Wrote", *map(str, written)])))
-    print(printable(f"Install and test it:\n  pip install -e '{target}[test]'\n  pytest {target}"))
-    print(printable(f"Then make it yours: {target / 'README.md'} says where to start."))
+    print(escape("\n  ".join(["Wrote", *map(str, written)])))
+    print(escape(f"Install and test it:\n  pip install -e '{target}[test]'\n  pytest {target}"))
+    print(escape(f"Then make it yours: {target / 'README.md'} says where to start."))
     return 0
 
 

@@ -8,7 +8,7 @@ import json
 import sys
 
 from transept.cli.plugins.references import with_references
-from transept.cli.printable import printable
+from transept.cli.terminal import escape
 from transept.registry.plugins import DISABLE_VARIABLE, PluginReport, Plugins, discover
 from transept.registry.requirements import required_values
 
@@ -45,7 +45,7 @@ def check_plugins(arguments: argparse.Namespace) -> int:
     if arguments.traceback:
         for report in failed:
             failure = f"\n{report.name} from {_distribution(report)}:\n{report.traceback}"
-            print(printable(failure), end="", file=sys.stderr)
+            print(escape(failure), end="", file=sys.stderr)
     return 1 if failed or plugins.conflicts else 0
 
 
@@ -56,7 +56,7 @@ def discover_quietly() -> Plugins:
 
 
 def _show(plugins: Plugins, *, as_json: bool) -> None:
-    print(printable(json.dumps(as_data(plugins), indent=2) if as_json else as_text(plugins)))
+    print(escape(json.dumps(as_data(plugins), indent=2) if as_json else as_text(plugins)))
 
 
 def as_data(plugins: Plugins) -> dict[str, object]:

@@ -9,7 +9,7 @@ import torch
 from transept.core.attention.attention import LayerContext
 from transept.core.attention.backends.torch import TorchBackend
 from transept.core.checkpoints.model_description import ModelDescription, build_model
-from transept.core.layers.staging import check_stages
+from transept.core.layers.pipeline_partition import check_stages
 from transept.core.parallel.group import ParallelGroup
 from transept.errors import CheckpointError, ParameterError, PluginError
 

@@ -83,7 +83,7 @@ class DecoderRunner:
         probes = PromptProbes(step, metadata, self.kv_caches, self.ranks, self.stage)
         hidden = self._model.decode(input_ids, positions, self.kv_caches, metadata)
         if not self.stage.is_last:
-            probes.hand_over(hidden)
+            probes.send(hidden)
             return None
         logits = self._model.compute_logits(self._ends(rows, hidden))
         probes.read(hidden, self._model.compute_logits)

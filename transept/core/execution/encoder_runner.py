@@ -15,7 +15,7 @@ from torch import Tensor
 from transept.core.attention.metadata import AttentionMetadata, slots_of
 from transept.core.execution.checked_model import CheckedModel
 from transept.core.execution.encoder_graphs import EncoderGraphs
-from transept.core.execution.freed_memory import freed_memory_returned
+from transept.core.execution.heap_trim import trimmed_heap
 from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.recorder import Recorder
 from transept.core.kernels.transfer import to_device, upload
@@ -68,7 +68,7 @@ class EncoderRunner:
         """
         if not encodes:
             return
-        with nullcontext() if self._has_encoded else freed_memory_returned():
+        with nullcontext() if self._has_encoded else trimmed_heap():
             self._has_encoded = True
             self._cache.wait()
             if self.graphs is not None and self.graphs([each.inputs for each in encodes], self._slots(encodes)):

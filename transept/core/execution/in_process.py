@@ -8,7 +8,7 @@ from weakref import WeakSet
 
 from transept.core.checkpoints.model_description import ModelDescription
 from transept.core.execution.executor import CLOSED, Capacity, Executor, WorkerConfig
-from transept.core.execution.freed_memory import return_freed_memory
+from transept.core.execution.heap_trim import trim_heap
 from transept.core.execution.model_runner import IssuedStep
 from transept.core.execution.worker import Worker
 from transept.core.kernels.dispatch import free_scratch
@@ -88,4 +88,4 @@ class InProcessExecutor(Executor):
         _open.discard(self)
         if not _open:
             free_scratch()
-            return_freed_memory()
+            trim_heap()

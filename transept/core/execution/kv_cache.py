@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from transept.core.kernels.large_pages import empty_in_large_pages
+from transept.core.kernels.huge_pages import empty_in_huge_pages
 from transept.core.kernels.transfer import upload
 from transept.core.model_shape import ModelShape
 
@@ -51,7 +51,7 @@ class KVCache:
             allocate = partial(torch.empty, dtype=dtype)
         else:
             # Self-attention's blocks are allocated from the far end of keys and values, where short texts write little.
-            allocate = partial(empty_in_large_pages, dtype=dtype, small_ends=True)
+            allocate = partial(empty_in_huge_pages, dtype=dtype, small_ends=True)
         self.layers = [allocate(*of_layer) for _ in layers]
         self.host_layers = [
             torch.empty(2, num_host_blocks, *size, dtype=dtype, device="cpu", pin_memory=on_gpu) for _ in layers

@@ -181,7 +181,7 @@ class ModelRunner:
             if is_fatal(raised, self.device):
                 raise
             error = raised
-        failed = self.ranks.all_agree(int(error is not None))
+        failed = self.ranks.all_gather_int(int(error is not None))
         if any(failed):
             undo()
         if error is not None:

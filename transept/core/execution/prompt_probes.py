@@ -63,7 +63,7 @@ class PromptProbes:
                 parts.append(self._weights(request_id, hidden))
         self._download = Download(parts)
 
-    def hand_over(self, hidden: Tensor) -> None:
+    def send(self, hidden: Tensor) -> None:
         """Send the captured weights of this and earlier stages to the next stage. hidden: as for `read`."""
         for request_id, (probe, _) in self.probes.items():
             if probe.cross_attention_heads:

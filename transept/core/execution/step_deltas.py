@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from transept.core.execution.processor_pickles import ProcessorLoader, pickle_processors
-from transept.core.parallel.connection import portable
+from transept.core.parallel.connection import picklable
 from transept.core.request.inputs import EncoderInputs
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.sequence import SampledToken
@@ -302,8 +302,8 @@ class StepDecoder:
 
 def pack_output(output: StepOutput) -> tuple[Any, ...]:
     """Return a step's output as a message. Errors are made picklable; tokens are plain tuples, which pickle fast."""
-    failures = {request_id: portable(error, FAILED) for request_id, error in output.failures.items()}
-    failed_encodes = {encode_id: portable(error, FAILED) for encode_id, error in output.failed_encodes.items()}
+    failures = {request_id: picklable(error, FAILED) for request_id, error in output.failures.items()}
+    failed_encodes = {encode_id: picklable(error, FAILED) for encode_id, error in output.failed_encodes.items()}
     others = output.probes, failures, failed_encodes, output.interruption, output.whole_step_failed
     sampled = {seq_id: [tuple(token) for token in tokens] for seq_id, tokens in output.sampled.items()}
     return sampled, others if any(others) else ()

@@ -18,7 +18,7 @@ from transept.core.checkpoints.model_description import ModelDescription, build_
 from transept.core.config import EngineConfig
 from transept.core.execution.device_errors import fatal_errors_end_the_engine
 from transept.core.execution.executor import WorkerConfig
-from transept.core.execution.freed_memory import freed_memory_returned
+from transept.core.execution.heap_trim import trimmed_heap
 from transept.core.execution.kv_cache import KVCache, block_bytes
 from transept.core.execution.memory_profile import cache_bytes, largest_step
 from transept.core.execution.model_runner import IssuedStep, ModelRunner, on_device
@@ -26,8 +26,8 @@ from transept.core.execution.sampler import Sampler
 from transept.core.execution.sliced_encodes import stop_between
 from transept.core.kernels.dispatch import multiplies_bfloat16, reads_float16, share_num_threads
 from transept.core.layers.packing import WeightPacker
+from transept.core.layers.pipeline_partition import keep_stage, layer_lists
 from transept.core.layers.projected_attention import MakesKeysAndValues
-from transept.core.layers.staging import keep_stage, layer_lists
 from transept.core.model import ForConditionalGeneration
 from transept.core.model_shape import ModelShape
 from transept.core.parallel.group import ParallelGroup
@@ -70,7 +70,7 @@ class Worker:
         layers = stage.decoder_layers(described.shape)
         self._config, self._shape = config, replace(all_layers, num_decoder_layers=layers.stop - layers.start)
         self._cache_dtype = _cache_dtype(config)
-        with freed_memory_returned(), plugin_named(described.spec), _memory_for("the weights"):
+        with trimmed_heap(), plugin_named(described.spec), _memory_for("the weights"):
             model, attentions = _load(described, config, device, self._cache_dtype, ranks, stage)
         records = (
             device.type == "cuda"
@@ -95,7 +95,7 @@ class Worker:
         bytes_of_all = ranks.size * block_bytes(all_layers, config.block_size, self._cache_dtype)
         own = block_bytes(self._shape, config.block_size, self._cache_dtype)
         size = bytes_of_all if device.type == "cpu" else own
-        self.num_device_blocks = min(ranks.all_agree(kv_cache_bytes // size))
+        self.num_device_blocks = min(ranks.all_gather_int(kv_cache_bytes // size))
         self.num_host_blocks = config.swap_bytes // bytes_of_all
         with _memory_for("the cache"):
             self.cache = self._cache(self.num_device_blocks, self.num_host_blocks)

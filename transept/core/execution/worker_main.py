@@ -46,7 +46,7 @@ from transept.core.execution.executor import WorkerConfig
 from transept.core.execution.model_runner import IssuedStep
 from transept.core.execution.step_deltas import StepDecoder, pack_output
 from transept.core.execution.worker import Worker
-from transept.core.parallel.connection import Connection, portable
+from transept.core.parallel.connection import Connection, picklable
 from transept.core.parallel.group import Exchange, ParallelGroup, TorchExchange
 from transept.core.parallel.pipeline_stage import Link, Message, PipelineStage
 from transept.core.parallel.shared_memory import SharedMemoryExchange
@@ -154,7 +154,7 @@ class WorkerProcess:
             worker = self._load(rank, links, config)
         except Exception as error:
             logger.debug("rank %d cannot start", rank, exc_info=True)
-            self._send("refused", portable(error, "the model cannot be loaded"))
+            self._send("refused", picklable(error, "the model cannot be loaded"))
             return
         for module in worker.runner.model.modules():
             if isinstance(module, Attention):

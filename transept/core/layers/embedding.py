@@ -15,7 +15,7 @@ from transept.errors import PluginError
 class VocabParallelEmbedding(nn.Module):
     """Maps token ids to vectors. weight: [vocabulary, hidden], whose rows are split over the group.
 
-    elsewhere: True if another pipeline stage embeds; see staging.py.
+    elsewhere: True if another pipeline stage embeds; see pipeline_partition.py.
     """
 
     weight: nn.Parameter

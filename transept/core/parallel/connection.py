@@ -180,7 +180,7 @@ def _tensor(numbers: Any, dtype: torch.dtype, shape: torch.Size) -> Tensor:
     return torch.frombuffer(numbers, dtype=dtype).view(shape) if len(numbers) else torch.empty(shape, dtype=dtype)
 
 
-def portable(error: Exception, what: str) -> Exception:
+def picklable(error: Exception, what: str) -> Exception:
     """Return the error if it survives pickling, else a RequestFailedError with its type and message."""
     try:
         copy = pickle.loads(pickle.dumps(error))

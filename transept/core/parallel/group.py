@@ -119,7 +119,7 @@ class ParallelGroup:
             [part[:, : shard.stop - shard.first] for part, shard in zip(parts, shards, strict=True)], dim=1
         )
 
-    def all_agree(self, value: int) -> list[int]:
+    def all_gather_int(self, value: int) -> list[int]:
         """Return every rank's value, in the order of ranks."""
         if self.size == 1:
             return [value]

@@ -1,7 +1,8 @@
 """PipelineStage: a stage's layers of a model, and its messages to other stages (Huang et al. 2019, "GPipe").
 
 Each stage computes some consecutive layers of the encoder and some of the decoder, sends their output to the next
-stage, and continues with the next step. `core/layers/staging.py` puts the stage into a model; links send messages.
+stage, and continues with the next step. `core/layers/pipeline_partition.py` puts the stage into a model; links send
+messages.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class PipelineStage:
         hidden = (shape.num_heads or shape.num_kv_heads) * shape.head_dim
         return self.layers(shape.num_decoder_layers, shape.vocab_size / (14 * hidden))
 
-    def take_over(self, x: Tensor) -> Tensor:
+    def recv(self, x: Tensor) -> Tensor:
         """Receive the hidden states of the previous stage. x: a placeholder of the same shape."""
         received = self._receive(self.index - 1, x.device)
         if received.shape != x.shape:
@@ -99,7 +100,7 @@ class PipelineStage:
             )
         return received
 
-    def hand_over(self, x: Tensor) -> Tensor:
+    def send(self, x: Tensor) -> Tensor:
         """Send this stage's hidden states to the next stage. Returns x."""
         self._links[self.index + 1].send(Message(self.step, x))
         return x
@@ -118,7 +119,7 @@ class PipelineStage:
         if not self.is_first:
             x = x + self._receive(self.index - 1, x.device)
         if not self.is_last:
-            self.hand_over(x)
+            self.send(x)
         return x
 
     def fail(self, error: Exception, encodes: bool) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transept.core.parallel.connection import portable
+from transept.core.parallel.connection import picklable
 from transept.core.parallel.group import ExchangeError
 from transept.core.parallel.pipeline_stage import Link, Message
 from transept.errors import message_of
@@ -33,7 +33,7 @@ def _packed(message: Message) -> tuple[Tensor, Tensor]:
     """Return a message's head, int64 [HEAD_NUMBERS], and its content, both on the host."""
     content, kind = message.content, ERROR
     if isinstance(content, Exception):
-        content = torch.frombuffer(bytearray(pickle.dumps(portable(content, FAILED_ELSEWHERE))), dtype=torch.uint8)
+        content = torch.frombuffer(bytearray(pickle.dumps(picklable(content, FAILED_ELSEWHERE))), dtype=torch.uint8)
     else:
         kind = SENT_DTYPES.index(content.dtype)
     sizes = [*content.shape, *[1] * (MOST_DIMS - content.dim())]

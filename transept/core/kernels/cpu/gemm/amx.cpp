@@ -219,7 +219,7 @@ void float_product_by_amx(const float* x, int64_t rows, const Weight& weight, co
       });
 }
 
-void rounded_product_by_amx(const int16_t* rounded, int64_t rows, int64_t depth, const float* row_steps,
+void rounded_product_by_amx(const int16_t* rounded, int64_t rows, int64_t depth, const float* row_scales,
                             const Weight& weight, const Epilogue& epilogue, float* out) {
   const int64_t num_out = weight.num_outputs, steps = depth / BYTES_DEEP;
   const int8_t* packed = static_cast<const int8_t*>(weight.values);
@@ -233,11 +233,11 @@ void rounded_product_by_amx(const int16_t* rounded, int64_t rows, int64_t depth,
       if (first >= stop) return;
       float* products = reinterpret_cast<float*>(sums);
       for (int64_t r = first; r < stop; r++) {
-        const Floats row_step = broadcast(row_steps[row + r]);
+        const Floats row_scale = broadcast(row_scales[row + r]);
         UNROLL for (int lane = 0; lane < PANEL; lane += LANES) {
           const Ints upper = load_as<Ints>(sums + r * PANEL + lane);
           const Ints lower = load_as<Ints>(sums + (TILE_SIDE + r) * PANEL + lane);
-          const Floats scaled = to_floats((upper << 8) + lower) * row_step;
+          const Floats scaled = to_floats((upper << 8) + lower) * row_scale;
           store(products + r * PANEL + lane, scaled * load(weight.scales + panel * PANEL + lane));
         }
       }

@@ -83,7 +83,7 @@ struct RoundedRows {
 
   TiledRows tiled;
   int32_t* offsets;
-  float* row_steps;
+  float* row_scales;
 
   // USE, OFFSETS, STEPS: the scratch buffers of the three arrays.
   template <Use USE, Use OFFSETS, Use STEPS>
@@ -97,7 +97,7 @@ struct RoundedRows {
     const int64_t depth = tiled.steps * DEEP;
     if constexpr (OF_BYTES) {
       RowOfQuads* rounded = scratch<Use::WEIGHTS, RowOfQuads>(depth);
-      row_steps[row] = round_row_to_quads(numbers, size, rounded, depth, offsets[row]);
+      row_scales[row] = round_row_to_quads(numbers, size, rounded, depth, offsets[row]);
       tiled.put(row, rounded);
     } else {
       BFloat16* rounded = scratch<Use::WEIGHTS, BFloat16>(depth);
@@ -112,10 +112,10 @@ struct RoundedRows {
     float* numbers = reinterpret_cast<float*>(sums);
     if constexpr (OF_BYTES) {
       for (int64_t r = first; r < stop; r++) {
-        const Floats row_step = broadcast(row_steps[row + r]);
+        const Floats row_scale = broadcast(row_scales[row + r]);
         UNROLL for (int lane = 0; lane < BLOCK; lane += LANES) {
           const Floats total = to_floats(load_as<Ints>(sums + r * BLOCK + lane) - broadcast(offsets[row + r]));
-          store(numbers + r * BLOCK + lane, total * row_step * load(weight.scales + panel * PANEL + lane));
+          store(numbers + r * BLOCK + lane, total * row_scale * load(weight.scales + panel * PANEL + lane));
         }
       }
     }

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from transept.core.kernels.cpu.library import Int, KernelFunction, Pointer, reads_float16
-from transept.core.kernels.large_pages import empty_in_large_pages
+from transept.core.kernels.huge_pages import empty_in_huge_pages
 
 _KINDS = {torch.float32: 0, torch.float16: 1, torch.int8: 2, torch.bfloat16: 3, torch.uint8: 4}  # as in gemm/weight.h
 _panel = KernelFunction("transept_panel")
@@ -159,7 +159,7 @@ def pack_bfloat16(weight: Tensor) -> WeightPanels:
     """Round a weight [out, in] of any floating dtype to bfloat16."""
     weight = _readable(weight)
     num_out, num_in = weight.shape
-    values = empty_in_large_pages(_panels_of(num_out), _whole_pairs(num_in) // 2, panel_size(), 2, dtype=torch.bfloat16)
+    values = empty_in_huge_pages(_panels_of(num_out), _whole_pairs(num_in) // 2, panel_size(), 2, dtype=torch.bfloat16)
     _pack_bfloat16(weight.data_ptr(), weight.dtype is torch.float16, num_out, num_in, values.data_ptr())
     return WeightPanels(values, None, num_out, num_in)
 
@@ -168,7 +168,7 @@ def _rounded_to_int8(weight: Tensor, dtype: torch.dtype, group: int) -> WeightPa
     weight = _readable(weight)
     num_out, num_in = weight.shape
     panels, panel = _panels_of(num_out), panel_size()
-    values = empty_in_large_pages(panels, -(-num_in // group), panel, group, dtype=dtype)
+    values = empty_in_huge_pages(panels, -(-num_in // group), panel, group, dtype=dtype)
     scales = torch.empty(panels * panel, dtype=torch.float32)
     half = weight.dtype is torch.float16
     _pack_int8(weight.data_ptr(), half, num_out, num_in, _KINDS[dtype], values.data_ptr(), scales.data_ptr())
@@ -190,7 +190,7 @@ def _forced(weight: Tensor, dtype: torch.dtype) -> WeightPanels:
 def _packed_floats(weight: Tensor, dtype: torch.dtype) -> WeightPanels | None:
     """Return None if float16 does not hold every number."""
     num_out, num_in = weight.shape
-    values = empty_in_large_pages(_panels_of(num_out), num_in, panel_size(), dtype=dtype)
+    values = empty_in_huge_pages(_panels_of(num_out), num_in, panel_size(), dtype=dtype)
     half = weight.dtype is torch.float16
     fits = _pack_floats(weight.data_ptr(), half, num_out, num_in, _KINDS[dtype], values.data_ptr())
     return WeightPanels(values, None, num_out, num_in) if fits else None

@@ -10,7 +10,7 @@ from transept.errors import nearest
 MOST_FILES = 1000  # of a folder that are looked at
 
 
-def near_file(path: str) -> str:
+def suggest_file(path: str) -> str:
     """The tail of a message about a path where nothing is: `` Did you mean 'talks/monday.mp3'?``; else empty."""
     folder, name = os.path.split(path)
     try:

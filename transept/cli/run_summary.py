@@ -1,4 +1,4 @@
-"""Tally: what became of the recordings of ``transept transcribe``, told at once and summed up at the end."""
+"""RunSummary: what became of the recordings of ``transept transcribe``, told at once and summed up at the end."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transept.cli.manifest import Manifest
-from transept.cli.printable import printable_name, tell
 from transept.cli.recordings import Recording
 from transept.cli.result_files import are_there
+from transept.cli.terminal import escape_name, print_stderr
 
 if TYPE_CHECKING:
     from transept.speech.transcript import Transcript
@@ -31,7 +31,7 @@ class TranscriptionTask:
 
 
 @dataclass
-class Tally:
+class RunSummary:
     """What became of the recordings. manifest: that is told, too. seconds_of_audio: of those that were transcribed."""
 
     manifest: Manifest | None
@@ -44,7 +44,7 @@ class Tally:
         """Count a recording that is transcribed and written. seconds: of work."""
         self.num_done += 1
         if transcript.reason is not None:
-            tell(f"transept: {printable_name(task.recording.file)}: no text: {transcript.reason}")
+            print_stderr(f"transept: {escape_name(task.recording.file)}: no text: {transcript.reason}")
         if self.manifest is not None:
             self.manifest.add(
                 task.recording.file,
@@ -65,17 +65,17 @@ class Tally:
     def fail(self, file: str, reason: str, seconds: float | None = None) -> None:
         """Tell of a failure."""
         self.failed.append(file)
-        shown = reason.replace(file, printable_name(file))
-        tell(f"transept: {printable_name(file)}: {shown}")
+        shown = reason.replace(file, escape_name(file))
+        print_stderr(f"transept: {escape_name(file)}: {shown}")
         if self.manifest is not None:
             self.manifest.add(file, "failed", error=reason, seconds=seconds)
 
-    def summary(self, total: int) -> str:
+    def line(self, total: int) -> str:
         """Of several recordings. total: of all that were to be transcribed."""
         counts = [f"{self.num_done} transcribed"]
         counts += [f"{self.num_skipped} skipped, whose files were there"] if self.num_skipped else []
         if self.failed:
             more = ", ..." if len(self.failed) > FAILURES_NAMED else ""
-            named = ", ".join(map(printable_name, self.failed[:FAILURES_NAMED]))
+            named = ", ".join(map(escape_name, self.failed[:FAILURES_NAMED]))
             counts.append(f"{len(self.failed)} failed ({named}{more})")
         return f"{total} recording{'s' if total != 1 else ''}: {', '.join(counts)}"

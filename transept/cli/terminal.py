@@ -17,35 +17,35 @@ import sys
 _STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def printable(text: object) -> str:
+def escape(text: object) -> str:
     r"""The text with each character that steers a terminal as its escape in JSON, such as ``\u001b``."""
     return _STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", str(text))
 
 
-def printable_name(name: object) -> str:
+def escape_name(name: object) -> str:
     """A file's name, printable and on one line."""
-    return printable(name).replace("\n", "\\n").replace("\t", "\\t")
+    return escape(name).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def tell(text: object) -> None:
+def print_stderr(text: object) -> None:
     """Write a line to standard error, printable and in one piece: other threads write there, too.
 
     Where it cannot be written nothing is: no work ends because nobody can be told of it.
     """
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"{printable(text)}\n")
+        sys.stderr.write(f"{escape(text)}\n")
         sys.stderr.flush()
 
 
-class PrintableFormatter(logging.Formatter):
+class EscapingFormatter(logging.Formatter):
     """The message of a log record, printable."""
 
     def format(self, record: logging.LogRecord) -> str:
         """As logging's."""
-        return printable(super().format(record))
+        return escape(super().format(record))
 
 
-class CommandFormatter(PrintableFormatter):
+class CommandFormatter(EscapingFormatter):
     """A printable message, after the prefix that all problems on the command's stderr have."""
 
     def format(self, record: logging.LogRecord) -> str:
