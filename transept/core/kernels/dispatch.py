@@ -166,7 +166,7 @@ OF_PANELS = ("transept_panel", "transept_weight_rows")
 
 PACK: Operation[Callable[[Tensor], Panels]] = Operation(
     "pack a weight",
-    Kernel(  # for encoders that read audio or images; docs/performance.md has the loss in accuracy
+    Kernel(  # for encoders that read audio or images; docs/notes/kernels.md has the word error rates
         panels.pack_int8_for_int8,
         ("transept_pack_int8", *OF_PANELS),
         quantization="int8",

@@ -1,7 +1,7 @@
 """Self-attention of an encoder's sequence, with a bias by distance or none.
 
 Called by the `torch` backend. PyTorch's own attention multiplies small blocks by MKL, which is slower on them than on
-large matrices. These kernels multiply tiles, for which keys and values are packed once; docs/performance.md has the
+large matrices. These kernels multiply tiles, for which keys and values are packed once; docs/notes/attention.md has the
 figures. For models in int8, queries, keys, values and weights may be rounded to integers of 16 or 8 bits, and for
 models in bfloat16 to that, which takes half the time or less. Results are batch-invariant, bit for bit.
 """

@@ -4,7 +4,7 @@ Called by the `torch` backend for steps that decode. PyTorch's attention compute
 are a token's width apart; this kernel reads all heads of a token together. Keys are cut into pieces of a fixed length,
 each with its own softmax, which are joined afterwards. So cores also share the work of one sequence, and a result does
 not depend on the other sequences of the step. A key whose bias is minus infinity has no weight; a query without any
-other key gets zeros. docs/performance.md has the figures.
+other key gets zeros. docs/notes/attention.md has the figures.
 """
 
 from __future__ import annotations
