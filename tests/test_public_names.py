@@ -16,7 +16,7 @@ from transept.speech.transcript import Transcript
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-FOR_AUTHORS = {"architecture.md", "authoring.md", "plugins.md"}
+FOR_AUTHORS = {"architecture.md", "authoring.md", "inputs.md", "plugins.md"}
 LINES = 10
 
 

@@ -86,7 +86,11 @@ class UnsupportedModelError(TranseptError):
 
 
 class PluginError(TranseptError):
-    """A plugin breaks the plugin contract, or cannot be written or installed."""
+    """A plugin breaks the plugin contract, or cannot be written or installed.
+
+    Transept also raises it for a function or a model of a plugin that raises an exception other than a TranseptError;
+    ``__cause__`` is that exception. Only the request, document, recording or image at hand fails.
+    """
 
 
 class CheckpointError(TranseptError):
@@ -106,11 +110,19 @@ class MediaTooLargeError(MediaError):
 
 
 class ParameterError(TranseptError, ValueError):
-    """A sampling parameter or an engine option is unknown, out of range, or contradicts another."""
+    """An option is unknown, out of range, not supported by this model, or contradicts another.
+
+    ``ParameterError("omit {language}", param="language", value=language)`` names the option at fault. A name in braces
+    is ``language`` in Python, ``--language`` on the command line and the client's field over HTTP. ``{language=}`` also
+    shows the value, and ``{language='en'}`` another value.
+    """
 
 
 class UnsupportedTaskError(ParameterError):
-    """The checkpoint cannot do a text task, such as translation, with any options."""
+    """The checkpoint cannot do a text task, such as translation, with any options.
+
+    A function of TextSpec raises it. `TextGenerator.tasks` and a server then do not list the task.
+    """
 
 
 class CapacityError(TranseptError):

@@ -22,7 +22,9 @@ def replayable(encode: EncodeT) -> EncodeT:
     """Mark an `encode` for text whose CUDA graph is valid for any other texts.
 
     Its result must depend only on its tensor arguments. It may pass ``attn_metadata`` to attention layers, but must not
-    read it. A method that overrides a marked one is not marked.
+    read it. The texts are padded by one extra sequence, of token 0 at position 0. An encoder with a bias by positions
+    (a tensor) or RelativeKeys is not recorded in spite of the mark. A method that overrides a marked one is not marked.
+    ``Parity(..., device="cuda")`` detects a wrong mark.
     """
     encode.is_replayable = True  # type: ignore[attr-defined]
     return encode

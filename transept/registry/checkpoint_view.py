@@ -50,7 +50,11 @@ GENERATION_SETTINGS = (
 class CheckpointView:
     """A checkpoint's folder and the contents of its small files. Read-only, because all functions share the objects.
 
-    path: the folder. config: the config from which the model is built.
+    It does not include the model, because the functions that receive it prepare requests, possibly in several threads.
+    A test makes one with ``CheckpointView(folder, config, load_tokenizer=lambda: tokenizer)``.
+
+    path: the folder.
+    config: the config from which the model is built.
     load_generation_config, load_tokenizer: called once, when the attribute is first read.
     """
 

@@ -18,6 +18,19 @@ ENTRY_POINT_GROUP = "transept.plugins"
 
 hookspec = pluggy.HookspecMarker(PROJECT_NAME)
 hookimpl = pluggy.HookimplMarker(PROJECT_NAME)
+"""Mark a hook, in the module that a plugin's entry point names: `register_models`, `diarize`, or both.
+
+``register_models() -> list[ModelSpec]``: the model families of the plugin. Called once, when plugins are discovered;
+keep heavy imports out of it.
+
+``diarize(waveform, sample_rate) -> list[tuple[float, float, str]]``: the turns of a recording, as start and end in
+seconds and a speaker's name on one line. waveform: float32 [samples], mono, read-only. sample_rate: the speech model's,
+in Hz. Called for each recording with speaker labels, in another thread than the engine's, and for several recordings
+concurrently.
+
+`transept plugins check` reports hooks with another name, return values that are not a list of ModelSpec, and
+architectures that are declared twice for the same ``config.json``.
+"""
 
 
 @hookspec

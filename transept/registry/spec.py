@@ -68,7 +68,8 @@ class SpeechTokens:
     end_of_text: ends a transcript.
     text: the ids of text tokens; None: all below end_of_text, with control tokens above.
     added_text: ids of text outside that range, such as words that a fine-tuned checkpoint added to its vocabulary.
-    start_of_transcript: begins a transcript. start_of_previous: precedes earlier text at the start of a decoder prompt.
+    start_of_transcript: begins a transcript.
+    start_of_previous: precedes earlier text at the start of a decoder prompt.
     no_speech: its probability after start_of_transcript is the probability that the window has no speech.
     first_timestamp: 0.00 s into the window; the following ids are SpeechSpec.seconds_per_timestamp apart.
     last_timestamp: the last timestamp; None: the one at the end of the window.
@@ -104,7 +105,8 @@ class SpeechSpec:
 
     view: a CheckpointView.
 
-    sample_rate: of the family's waveforms, in Hz. window_seconds(view): the longest audio of one request.
+    sample_rate: of the family's waveforms, in Hz.
+    window_seconds(view): the longest audio of one request.
     languages(view): the languages that the model transcribes: language code (``"en"``) to token id, or to None if the
         model needs no language token; empty if the model has only one language.
     target_languages(view): codes of the languages into which it translates speech; empty: none, or none by name.
@@ -124,7 +126,7 @@ class SpeechSpec:
         only the given frames. For an encoder with windows of fixed length, to which features_modality's mapper pads;
         None: the option encoder_context is an error.
     language_names: lower-case English name -> language code, including common other names and other codes.
-    seconds_per_timestamp: between consecutive timestamp tokens.
+    seconds_per_timestamp: between consecutive timestamp tokens; required if there are such tokens.
     timestamp_rules: (view, max_initial_timestamp=, num_prefix_tokens=) -> a logits processor that allows timestamps
         only in valid places, or a reference to it; see SamplingParams.logits_processors.
         max_initial_timestamp: seconds, None for no bound. num_prefix_tokens: number of tokens at the end of the decoder
@@ -182,9 +184,13 @@ class TextSpec:
     view: a CheckpointView, which has a tokenizer.
 
     summarize(view): a TextTask.
-    translate(view, source, target): a TextTask. source, target: the languages as the user wrote them, None if not
-        given. Raises ParameterError, which lists the valid choices, for a translation that the model does not support.
+    translate(view, source, target): a TextTask. The languages are as the user wrote them, None if not given. Raises
+        ParameterError, which lists the valid choices, for a translation that the model does not support.
     languages(view): the sources and the targets of translate, for a page that offers a choice.
+
+    A function raises UnsupportedTaskError if the checkpoint does not support the task at all. `TextGenerator.tasks`,
+    ``/v1/models`` and the page list the tasks whose functions do not raise it. A task whose function is None is listed
+    if ``task_specific_params`` of config.json names it (``summarization``, ``translation_...``).
     """
 
     summarize: Callable[[CheckpointView], TextTask] | None = None
@@ -214,12 +220,13 @@ def reads_text(view: CheckpointView) -> dict[str, VisionTask]:
 
 @dataclass(frozen=True)
 class VisionSpec:
-    """A vision family's declaration for `transept.vision`.
+    """A vision family's declaration for `transept.vision`. ``VisionSpec()`` is for a family with one task.
 
     view: a CheckpointView.
 
-    tasks(view): a task's name, such as ``"read"``, to its VisionTask. The first one is the default.
-    modality: key in ModelSpec.input_mappers of the mapper for images.
+    tasks(view): a task's name to its VisionTask. The first one is the default. By convention, ``"read"`` reads text and
+        comes first, and ``"caption"`` describes an image, for `transept.caption`.
+    modality: key in ModelSpec.input_mappers of the mapper for images, which receives any input of `load_image`.
     """
 
     tasks: Callable[[CheckpointView], Mapping[str, VisionTask]] = reads_text
@@ -230,7 +237,10 @@ class VisionSpec:
 class PublishedCheckpoint:
     """A checkpoint on the hub that users call by a short name, such as ``small``.
 
-    repository: ``"org/name"`` on the hub. megabytes: approximate size of its weights, in millions of bytes.
+    repository: ``"org/name"`` on the hub.
+    megabytes: approximate size of its weights, in millions of bytes.
+
+    Using a name for which two plugins declare different repositories is an error.
     """
 
     repository: str
@@ -247,7 +257,8 @@ class ModelSpec:
     model_class: ``"package.module:ClassName"`` of the ForConditionalGeneration class.
     requires: required values in config.json, if the architecture alone does not identify the family: dotted key to
         value, or to several, as ``{"encoder.model_type": {"vit", "deit"}, "decoder.model_type": "trocr"}``. None: the
-        key is missing or null. Several specs may have one architecture if no config.json matches two of them.
+        key is missing or null. All keys must match. Two specs with the same architecture conflict unless they require
+        different values of one key, so a spec without `requires` conflicts with every other.
     default_decoder_prompt: view -> token ids, used if the user gives no decoder prompt. Default: ``<DEC><BOS>``.
     prepare_decoder_prompt: (token ids, view) -> token ids, applied to a user's decoder prompt. Default: prepend
         ``<DEC>`` unless it is already first.
@@ -265,6 +276,10 @@ class ModelSpec:
     vision: for families that read images.
     published: short name (``"small"``) -> PublishedCheckpoint; users may give the short name as a model.
     origin: the plugin and its distribution, for messages; set when plugins are discovered.
+
+    "A reference" is ``"module:name"`` of a function or object, which is imported at its first use.
+
+    Raises PluginError for a field with an invalid value.
     """
 
     name: str

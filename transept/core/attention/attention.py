@@ -29,7 +29,14 @@ class RowsDifferError(PluginError):
 
 @dataclass(frozen=True)
 class LayerContext:
-    """The engine's backend, parallel group and pipeline stage, for every layer that a model builds."""
+    """The engine's objects for every layer that a model builds.
+
+    Pass it to layers as ``context=``, and ``group=context.group`` to layers without attention.
+
+    attention_backend: computes attention on this device.
+    group: the processes that share the model's layers.
+    stage: this process's pipeline stage; models do not use it.
+    """
 
     attention_backend: AttentionBackend
     group: ParallelGroup
@@ -39,10 +46,13 @@ class LayerContext:
 class Attention(nn.Module):
     """``softmax(scale · QKᵀ + bias) V`` over flattened tokens and the paged cache.
 
-    scale: default 1/√head_dim. softcap: scaled scores become ``softcap · tanh(scores / softcap)`` before a bias is
-    added (Gemma 2, 2024, section 2). window: of self-attention. In a decoder, a query sees its own key and the
-    ``window - 1`` before it. In an encoder, it sees keys at a distance of at most ``window`` on either side, as in
-    transformers' sliding_window_bidirectional_overlay.
+    scale: default 1/√head_dim.
+    softcap: scaled scores become ``softcap · tanh(scores / softcap)`` before a bias is added (Gemma 2, 2024, section
+        2).
+    window: of self-attention. In a decoder, a query sees its own key and the ``window - 1`` before it. In an encoder,
+        it sees keys at a distance of at most ``window`` on either side, as in transformers'
+        sliding_window_bidirectional_overlay. Cache blocks outside the window are freed only if `ModelShape.window` is
+        set, because all layers share one block table.
 
     Raises CheckpointError if softcap is not a number above 0, or window is not an integer of at least 1.
     """

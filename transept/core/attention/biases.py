@@ -18,9 +18,12 @@ from torch import Tensor
 class RelativePositionBias:
     """T5's learned bias by bucketed distance (Raffel et al. 2020, section 2.1).
 
-    table: [num_buckets, num_heads]. bidirectional: half of the buckets are for keys after the query (encoders); else
-    those keys share bucket 0 (decoders, where the causal mask hides them). Distances from max_distance on share the
-    last bucket.
+    Build one in each `forward`.
+
+    table: [num_buckets, num_heads], a parameter of the model.
+    bidirectional: True in encoders: half of the buckets are for keys after the query. False in decoders: those keys,
+        which the causal mask hides, share bucket 0.
+    max_distance: distances from here on share the last bucket.
     """
 
     table: Tensor
@@ -66,6 +69,10 @@ class RelativePositionBias:
 
 # A tensor bias is [num_heads, >= queries, >= keys], indexed by absolute positions within a sequence.
 AttentionBias: TypeAlias = Tensor | RelativePositionBias
+"""An additive bias of attention's scores: a RelativePositionBias, or a tensor [num_heads, queries, keys].
+
+A tensor is indexed by positions within a sequence, and must cover the longest one. Both serve all sequences.
+"""
 
 
 def bias_block(bias: AttentionBias, first_query: int, num_queries: int, num_keys: int) -> Tensor:

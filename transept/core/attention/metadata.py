@@ -19,11 +19,17 @@ from transept.errors import PluginError
 
 
 class AttentionType(enum.Enum):
-    """The source of the keys."""
+    """The source of the keys.
 
-    ENCODER = "encoder"  # the same encoder tokens; not causal, no cache
-    DECODER = "decoder"  # the self-attention cache; causal
-    ENCODER_DECODER = "encoder_decoder"  # the cross-attention cache; no mask within a sequence
+    ENCODER: the same encoder tokens; not causal, without a cache.
+    DECODER: the sequence's tokens so far, written to the cache and read from it; causal.
+    ENCODER_DECODER: the encoder tokens of the request, which the engine wrote to the cache after `encode`; no mask
+        within a sequence.
+    """
+
+    ENCODER = "encoder"
+    DECODER = "decoder"
+    ENCODER_DECODER = "encoder_decoder"
 
 
 @dataclass(frozen=True)
@@ -69,11 +75,13 @@ class NoList(list[Any]):
 class AttentionMetadata:
     """The flattened tokens of one step. For a recorded step, the lists cannot be read, and `num_rows` has the size.
 
-    Decoder side, sequence i owning query rows ``query_start_loc[i] : query_start_loc[i + 1]``: seq_lens[i]: number of
-        its tokens, including this step's, but without those whose blocks a window has freed. The
+    Models pass it to attention layers, and read nothing of it but `encoder_lens`.
+
+    Decoder side, sequence i owning query rows ``query_start_loc[i] : query_start_loc[i + 1]``:
+        seq_lens[i]: number of its tokens, including this step's, but without those whose blocks a window has freed. The
             queries are the last ones.
-        slot_mapping: [num_tokens] int64, the cache slot for each token's key and value. block_tables[i]: its blocks of
-        the self-attention cache.
+        slot_mapping: [num_tokens] int64, the cache slot for each token's key and value.
+        block_tables[i]: its blocks of the self-attention cache.
         window: largest window of all layers' self-attention; blocks outside it are freed. None: all tokens are kept.
 
     A pass of the encoder:
@@ -102,7 +110,10 @@ class AttentionMetadata:
 
     @property
     def encoder_lens(self) -> list[int]:
-        """Number of tokens of each input, for an encoder that takes one input at a time."""
+        """Number of tokens of each input, for an encoder that takes one input at a time.
+
+        Such an encoder calls ``encoder_input_ids.split(attn_metadata.encoder_lens)``.
+        """
         return [end - start for start, end in pairwise(self.encoder_start_loc)]
 
     def num_queries(self, attn_type: AttentionType) -> int:

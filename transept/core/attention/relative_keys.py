@@ -21,8 +21,12 @@ QUERIES_AT_A_TIME = 512  # bounds the memory of the added scores: about 37 MB wi
 class RelativeKeys:
     """Learned embeddings of the distance from a query to a key (Shaw et al. 2018, section 3.2), the same for all heads.
 
-    table: [distances, head_dim]. Row ``before + d`` is added to a key d tokens after its query. Distances below -before
-    use the first row, and those beyond the last row use the last one.
+    Encoders take it instead of a bias, because the added term also depends on the query. With every backend, PyTorch's
+    operators compute it. Build one in each `forward`.
+
+    table: [distances, head_dim], a parameter of the model. Row ``before + d`` is added to a key d tokens after its
+        query. Distances below -before use the first row, and those beyond the last row use the last one.
+    before: number of rows for keys before the query.
     """
 
     table: Tensor

@@ -24,6 +24,8 @@ class Checkpoint(ABC):
     config_dict: the content of config.json; empty if there is none.
     quantization: rounding of its weights, as in EngineConfig.
     is_known: true for the names of weights that the family's weight map has a place for; set by `describe_model`.
+
+    CTranslate2's checkpoints also have ``shape_of(name)``, the shape of one weight.
     """
 
     path: Path
@@ -35,7 +37,7 @@ class Checkpoint(ABC):
 
     @property
     def config_file(self) -> Path:
-        """The file from which the model's config is read."""
+        """The file from which the model's config is read, for messages."""
         return self.path / "config.json"
 
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:

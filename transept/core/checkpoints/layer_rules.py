@@ -19,5 +19,7 @@ def bart_layer_rules(names: str, target: str) -> tuple[tuple[str, str], ...]:
 
     names: regular expression of the prefix of ``.self_attn.q_proj.weight``, such as ``model\.(decoder\.layers\.\d+)``.
     target: the layer's name in the model, an EncoderLayer or a DecoderLayer; ``\1`` is the first group of `names`.
+
+    Put rules for a family's differences before these, such as one for a ``cross_attn.kv_proj``.
     """
     return tuple((rf"{names}\.{theirs}\.(?P<kind>weight|bias)", f"{target}.{ours}") for theirs, ours in _LAYER)

@@ -25,6 +25,8 @@ class Encoded:
 class PlainTokenizer:
     """Converts text to token ids and back. Several threads may call it.
 
+    It has the methods of transformers' tokenizers that Transept calls. Derive a class if a family decodes differently.
+
     tokenizer: of the tokenizers library; the new object owns it, and switches off the padding and truncation that a
         file may request. Methods raise what that library raises.
     """

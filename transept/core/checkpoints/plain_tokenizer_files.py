@@ -102,14 +102,18 @@ class NamedTokenizer(PlainTokenizer):
 
 @dataclass(frozen=True)
 class PlainTokenizerFiles:
-    """How transformers' tokenizer class of a family builds a tokenizer of a checkpoint's files; see `PlainFiles`.
+    """The rules by which a family's tokenizer class in transformers makes a tokenizer from a checkpoint's files.
 
-    classes: names under which a tokenizer_config.json may ask for it; None: where it asks for no class.
-    named: the class's special tokens by name, such as ``{"eos_token": "</s>"}``, where the files do not say.
-    settings: what else its tokenizer_config.json may hold: name -> the values that are understood; None: any.
-    build: (tokenizer, model, settings, named) -> makes of a tokenizer what the class does, in place. model: what
-        tokenizer.json has under this name. named: name -> (token, id). It returns the special tokens that the class has
-        besides those in the files; or None, where transformers must read them.
+    Some classes use ``tokenizer.json`` unchanged; others build all but the vocabulary and the added tokens in code.
+    Pass `read` to PlainFiles as its `tokenizer`.
+
+    classes: valid values of ``tokenizer_class``; None among them if it may be missing. ``PreTrainedTokenizerFast`` and
+        ``TokenizersBackend``, which use tokenizer.json unchanged, are always valid.
+    named: the class's default special tokens, such as ``{"eos_token": "</s>"}``.
+    settings: further settings that tokenizer_config.json may have: name -> the supported values; None: any.
+    build: (tokenizer, model, settings, named) -> the class's special tokens that are not in the files, or None if
+        transformers must read the files. Changes the ``Tokenizer`` in place as the class does. model: this part of
+        tokenizer.json. named: name -> (token, id).
     """
 
     classes: tuple[str | None, ...]
@@ -118,7 +122,11 @@ class PlainTokenizerFiles:
     build: Callable[[Tokenizer, Mapping[str, Any], Mapping[str, Any], dict[str, tuple[str, int]]], list[str] | None]
 
     def read(self, directory: Path) -> NamedTokenizer | None:
-        """The tokenizer of a directory with a tokenizer_config.json; None where transformers must read it."""
+        """Return the tokenizer of a directory with a tokenizer_config.json; None if transformers must read it.
+
+        That is so for files with other contents, such as a setting that is not listed or a special token that
+        tokenizer.json lacks.
+        """
         try:
             return self._read(directory)
         except Exception:  # of files that cannot be read, and the tokenizers library's: transformers says what is wrong

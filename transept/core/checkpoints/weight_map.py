@@ -40,6 +40,8 @@ class WeightMap:
     plain: declares the files that can be read without transformers. `config` and `generation_config` take precedence.
 
     Raises PluginError for a regex that does not compile, and for a target with a group that its regex does not have.
+    Loading raises CheckpointError with a list of all weights that are missing, unexpected, duplicate or of a wrong
+    shape.
     """
 
     rules: tuple[tuple[str, str], ...]
@@ -75,7 +77,7 @@ class WeightMap:
         return _first_target(self.tied, name)
 
     def is_known(self, name: str) -> bool:
-        """Whether this checkpoint name has a target, or is rightly left out."""
+        """Return True if this checkpoint name has a target, or is to be skipped."""
         return self.is_ignored(name) or bool(self.tied_target(name) or self.target(name))
 
     def is_zero(self, target: str) -> bool:

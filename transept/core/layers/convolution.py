@@ -15,6 +15,8 @@ from transept.core.layers.packed_weights import PackedWeight
 class GeluConv1d(nn.Conv1d):
     """``gelu(conv1d(x))``, as in the first layers of audio encoders.
 
+    Its parameters have the names of ``nn.Conv1d``.
+
     If a kernel multiplies, adds a bias and applies GELU, or if the weight is packed, every output frame is a row of one
     matrix product. Otherwise, PyTorch's convolution computes it. Supports neither dilation nor groups.
     """

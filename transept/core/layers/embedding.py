@@ -13,8 +13,9 @@ from transept.errors import PluginError
 
 
 class VocabParallelEmbedding(nn.Module):
-    """Maps token ids to vectors. weight: [vocabulary, hidden], whose rows are split over the group.
+    """Maps token ids to vectors, without scaling them.
 
+    weight: [num_embeddings, embedding_dim], whose rows are split over the group.
     elsewhere: True if another pipeline stage embeds; see pipeline_partition.py.
     """
 
@@ -32,8 +33,11 @@ class VocabParallelEmbedding(nn.Module):
     def forward(self, token_ids: Tensor, table: Tensor | None = None, positions: Tensor | None = None) -> Tensor:
         """Embed token_ids: int64 of any shape, usually [tokens]. Returns [..., hidden], the same on every rank.
 
-        table: vectors to add, [size, hidden], whole on every rank. positions: rows of the table, int64 of token_ids'
-        shape, from 0. Raises PluginError if only one of the two is given, or if the table is sharded.
+        table: vectors to add, [size, hidden], such as position embeddings. A separate parameter or buffer, whole on
+            every
+            rank: not the weight of this or another parallel layer, which may be packed or sharded.
+        positions: rows of the table, int64 of token_ids' shape, from 0.
+        Raises PluginError if only one of the two is given, or if the table is sharded.
         """
         if (table is None) is not (positions is None):
             raise PluginError("an embedding is called with both a table and positions in it, or with neither")

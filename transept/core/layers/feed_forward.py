@@ -29,7 +29,10 @@ CPU_ROWS_OF_A_THREAD = 192
 class FeedForward(nn.Module):
     """``fc2(act(fc1(x)))``, or gated ``fc2(act(fc1(x)) · gate(x))`` (Shazeer 2020).
 
-    activation: its name in config.json. bias: True if the linear layers have a bias.
+    hidden_size, intermediate_size: of fc1's input and of its output.
+    activation: its name in config.json, see get_activation.
+    gated: True for the second form.
+    bias: True if the linear layers have a bias.
     """
 
     def __init__(

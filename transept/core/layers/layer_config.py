@@ -20,12 +20,22 @@ from transept.errors import CheckpointError, PluginError
 class LayerConfig:
     """The common settings of the layers of one side of a model.
 
-    intermediate_size, activation, gated: see FeedForward. pre_norm: ``x + f(norm(x))``, else ``norm(x + f(x))``.
-    norm: makes a norm for the hidden size. num_kv_heads: see SelfAttention. head_dim: default hidden_size / num_heads.
-    scale: of attention, default 1/√head_dim. bias: True if the linear layers have a bias. qkv_bias: True if attention's
-    projections to queries, keys and values have one; default: bias. sandwich_norm: ``x + norm(f(norm(x)))``, with
-    pre_norm. softcap: of scores, see Attention. window, rotary: of self-attention, see Attention and SelfAttention.
+    hidden_size, num_heads: of hidden states, and of queries.
+    intermediate_size, activation, gated: see FeedForward.
+    pre_norm: True for ``x + f(norm(x))`` in each sublayer f, as in T5, Whisper and ViT, usually with a separate norm
+        after the last layer; False for ``norm(x + f(x))``, as in BART.
+    norm: makes a norm for the hidden size, such as RMSNorm.
+    num_kv_heads: see SelfAttention.
+    head_dim: default hidden_size / num_heads.
+    scale: of attention, default 1/√head_dim.
+    bias: True if the linear layers have a bias.
+    qkv_bias: True if attention's projections to queries, keys and values have a bias; default: bias.
+    sandwich_norm: ``x + norm(f(norm(x)))``; requires pre_norm.
+    softcap: of scores, see Attention.
+    window, rotary: of self-attention, see Attention and SelfAttention.
     encoder_hidden_size: see CrossAttention.
+
+    If layers of one side differ, give each a separate config: ``dataclasses.replace(config, window=4096)``.
 
     Raises CheckpointError for a size that is not an integer of at least 1, and PluginError for a sandwich_norm without
     pre_norm.
@@ -54,7 +64,8 @@ class LayerConfig:
         """Make the settings of one side from a config with BART's names, as most of transformers' configs have.
 
         config: has d_model or hidden_size, activation_function, and for a decoder decoder_attention_heads and
-            decoder_ffn_dim. options: the other fields, including pre_norm.
+            decoder_ffn_dim.
+        options: the other fields, including pre_norm.
         """
         width = config.d_model if hasattr(config, "d_model") else config.hidden_size
         sizes = getattr(config, f"{side}_attention_heads"), getattr(config, f"{side}_ffn_dim")

@@ -104,8 +104,14 @@ class Linear(nn.Module):
 class ColumnParallelLinear(Linear):
     """A linear layer whose outputs are split over the group.
 
-    stacked: part name -> number of outputs, if the outputs are several concatenated vectors, such as a value and its
-    gate: then each rank has its share of each vector. Raises ParameterError if the group does not divide the outputs.
+    It is the first of two linear layers: its outputs are the inputs of a RowParallelLinear. Parameters: weight
+    [out_features, in_features], bias [out_features].
+
+    stacked: part name -> number of outputs, if the outputs are several concatenated vectors that `forward` splits, such
+        as a value and its gate: then each rank has its share of each vector. Without it, the results of such a model on
+        two ranks are wrong.
+
+    Raises ParameterError if the group does not divide the outputs.
     """
 
     def __init__(
@@ -160,8 +166,9 @@ def _shards(sizes: dict[str, int], group: ParallelGroup) -> dict[str, Shard] | N
 class QKVParallelLinear(Linear):
     """Query, key and value projections of self-attention as one matrix; parts ``q``, ``k``, ``v``.
 
-    num_heads, num_kv_heads: of all ranks; the attributes with these names are this rank's. Raises ParameterError if the
-    group does not divide them.
+    num_heads, num_kv_heads: of all ranks; the attributes with these names are this rank's.
+
+    Raises ParameterError if the group does not divide them.
     """
 
     def __init__(

@@ -18,8 +18,10 @@ class RMSNorm(nn.Module):
     """``x / √(mean(x²) + eps) · weight`` (Zhang and Sennrich 2019): neither mean nor bias.
 
     The variance is taken in float32 and the result is in the weight's dtype, so that x may be a float32 residual of a
-    model in half precision. weight_offset: added to the weight; 1 in Gemma, whose result is rounded after it is
-    multiplied by the weight, not before.
+    model in half precision.
+
+    weight_offset: added to the weight; 1 in Gemma, whose result is rounded after it is multiplied by the weight, not
+        before.
 
     Raises CheckpointError for an eps that is not a number of at least 0.
     """

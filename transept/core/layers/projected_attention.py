@@ -23,10 +23,18 @@ from transept.errors import PluginError
 class SelfAttention(nn.Module):
     """Self-attention of one side: ``qkv_proj``, attention, ``out_proj``.
 
-    attn_type: ENCODER or DECODER. num_kv_heads: heads of keys and values, each for a group of query heads (Ainslie et
-    al. 2023); default num_heads. head_dim: default hidden_size / num_heads. bias: True if the projections have a bias;
-    qkv_bias: True if qkv_proj has one, default: bias. scale, softcap, window: see Attention. rotary: theta of the
-    rotary positions of queries and keys; default none.
+    Its parameters are ``qkv_proj.weight`` and ``qkv_proj.bias``, with parts ``q``, ``k`` and ``v``, ``out_proj.weight``
+    and ``out_proj.bias``.
+
+    attn_type: ENCODER or DECODER.
+    num_kv_heads: heads of keys and values, each for a group of query heads (Ainslie et al. 2023); default num_heads.
+    head_dim: default hidden_size / num_heads.
+    bias: True if the projections have a bias.
+    qkv_bias: True if qkv_proj has a bias; default: bias.
+    scale, softcap, window: see Attention.
+    rotary: theta of the rotary positions of queries and keys (Su et al. 2021); default none. Element i of a head's
+        first half is rotated with element i of the second half, by ``position / theta^(2i / head_dim)``, as in Llama
+        and Gemma.
     """
 
     def __init__(

@@ -21,13 +21,17 @@ if TYPE_CHECKING:
 def transformers_encoder(config: PretrainedConfig, model_class: str | None = None, **options: Any) -> nn.Module:
     """Make the model that AutoModel makes from an encoder's config, such as ``config.encoder``.
 
-    Call it in `__init__` of a model. model_class: ``"package.module:Name"`` of a transformers class, if AutoModel makes
-    another class from this config, as for a config of both sides, or none. options: of that class, such as
-    ``add_pooling_layer=False``. The state_dict has transformers' names, which are usually those of checkpoints. Call
-    the encoder with keywords, as in transformers: ``encoder(pixel_values=batch).last_hidden_state`` is [batch, tokens,
-    hidden]. Every process of a parallel group computes the whole encoder. pipeline_parallel_size is refused, unless
-    layers of Transept's follow it in the encoder. Weights are random until the checkpoint's are loaded; the global
-    random state does not change.
+    Call it in `__init__` of a model. The state_dict has transformers' names, which are usually those of checkpoints.
+    Call the encoder with keywords, as in transformers: ``encoder(pixel_values=batch).last_hidden_state`` is [batch,
+    tokens, hidden].
+
+    model_class: ``"package.module:Name"`` of a transformers class, if AutoModel makes another class from this config,
+        or does not know it.
+    options: of that class, such as ``add_pooling_layer=False``.
+
+    The encoder runs transformers' code: no packed weights, no quantization. Every process of a parallel group computes
+    the whole encoder. pipeline_parallel_size is refused, unless layers of Transept's follow it in the encoder. Weights
+    are random until the checkpoint's are loaded; the global random state does not change.
     """
     from transformers import AutoModel
 

@@ -54,10 +54,12 @@ class Shard:
 
 @dataclass(frozen=True)
 class ParallelGroup:
-    """The ranks that share a model's layers.
+    """The ranks that share a model's layers, `tensor_parallel_size` of them.
 
-    rank: number of this process, from 0. size: number of ranks. exchange: between them; None for a single rank, and if
-    layers are built only to check that they can be sharded.
+    rank: number of this process, from 0.
+    size: number of ranks.
+    exchange: between them; None for a single rank, and if layers are built only to check that they can be sharded.
+        Models do not use it.
 
     Raises ParameterError for a rank outside the group.
     """
