@@ -1,16 +1,32 @@
-"""The pages for readers: their Python examples run, their links lead somewhere, and the reference has every name.
+"""The pages for readers: their examples run and print what is shown, their links lead somewhere, no public name is missing.
 
-The examples of a page run one after the other, as a reader would type them, on real checkpoints and real speech in
-place of those that a hub would send. A comment before an example, ``<!-- not run: why -->``, leaves it out.
+The examples of a page run one after the other in one folder, as a reader would type them, on real checkpoints and real
+speech in place of those that a hub would send:
+
+- ```` ```python ```` runs. If ```` ```text ```` follows, that is what it prints.
+- ```` ```console ```` has commands after ``$ ``, and beneath each its output: standard output and standard error.
+  ``transept serve`` stays up until the page ends.
+- ```` ```python title="name.py" ```` (or any other language) is written to that file.
+
+A line of ``...`` in shown output stands for any lines, and times that a machine takes may differ. A comment before an
+example, ``<!-- not run: why -->``, leaves it out.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import os
 import re
+import shlex
 import shutil
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
@@ -29,7 +45,15 @@ PAGES = sorted(
     for page in ROOT.rglob("*.md")
     if not any(part in SKIPPED or part.startswith(".") for part in page.relative_to(ROOT).parts)
 )
-FENCE = re.compile(r"^(?:<!-- not run: (?P<why>.+) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
+FENCE = re.compile(
+    r"""^(?:<!--\ not\ run:\ (?P<why>.+)\ -->\n)?
+    ```(?P<language>\w*)(?:\ title="(?P<file>[^"]+)")?\n(?P<text>.*?)^```$
+    (?:\n\n```text\n(?P<shown>.*?)^```$)?""",
+    re.M | re.S | re.X,
+)
+# What depends on the machine: times, and how fast a recording was.
+TIMES = re.compile(r"(?<=\bin )[\d.]+(?= s\b)|[\d.]+(?= times real time)|[\d.]+(?= s in all)")
+SERVER = "127.0.0.1:8000"  # in the pages
 RECORDINGS = {
     "meeting.m4a": "austen-0870.flac",
     "a.mp3": "austen-0880.flac",
@@ -42,23 +66,120 @@ RECORDINGS = {
 
 
 class Example(NamedTuple):
-    """A Python example. line: of its first line in the page, from 1."""
+    """A code block. line: of its first line in the page, from 1; shown: what it prints, or None."""
 
     line: int
+    language: str
     text: str
     not_run: str | None
+    file: str | None
+    shown: str | None
 
 
 def examples(page: Path) -> list[Example]:
+    """Return the blocks of a page that run, or that say why they do not."""
     text = (ROOT / page).read_text(encoding="utf-8")
     return [
-        Example(text.count("\n", 0, match.start("text")) + 1, match["text"], match["why"])
+        Example(text.count("\n", 0, match.start("text")) + 1, *match.group("language", "text", "why", "file", "shown"))
         for match in FENCE.finditer(text)
-        if match["language"] == "python"
+        if match["language"] in ("python", "console") or match["file"]
     ]
 
 
 WITH_EXAMPLES = [page for page in PAGES if any(not example.not_run for example in examples(page))]
+
+
+def matches(shown: str, printed: str) -> bool:
+    """True if output is as shown, but for times and for lines that stand as ``...``."""
+    lines = TIMES.sub("#", shown).strip().splitlines()
+    pattern = "".join(r"(?:.*\n)*" if line == "..." else re.escape(line.rstrip()) + r" *\n" for line in lines)
+    return re.fullmatch(pattern, TIMES.sub("#", printed).strip() + "\n") is not None
+
+
+def commands(text: str) -> list[tuple[int, str, str]]:
+    """Return the commands of a console block: line in the block from 0, command, shown output."""
+    found: list[tuple[int, str, str]] = []
+    for number, line in enumerate(text.splitlines()):
+        if line.startswith("$ "):
+            found.append((number, line[2:], ""))
+        elif found and found[-1][1].endswith("\\") and not found[-1][2]:
+            found[-1] = (found[-1][0], found[-1][1][:-1] + line.strip(), "")
+        else:
+            found[-1] = (*found[-1][:2], found[-1][2] + line + "\n")
+    return found
+
+
+class Terminal:
+    """Runs commands in the present folder and ends the servers that they started."""
+
+    def __init__(self) -> None:
+        self._servers = contextlib.ExitStack()
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._address = f"127.0.0.1:{free.getsockname()[1]}"
+
+    def run(self, command: str) -> str:
+        """Return what a command writes to standard output and standard error, in that order of time."""
+        command = command.replace(SERVER, self._address)
+        if command.startswith("transept serve "):
+            printed = self._serve(command)
+        elif command.startswith("transept ") and not set(command) & set("|><;&$"):
+            printed = self._in_process(shlex.split(command)[1:])
+        else:
+            path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+            done = subprocess.run(
+                ["bash", "-c", command],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env={**os.environ, "PATH": path},
+                timeout=300,
+            )
+            printed = done.stdout
+        return printed.replace(self._address, SERVER)
+
+    def close(self) -> None:
+        """End the servers."""
+        self._servers.close()
+
+    def _in_process(self, arguments: list[str]) -> str:
+        from transept.cli import main
+
+        written = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+        with contextlib.redirect_stdout(written), contextlib.redirect_stderr(written):
+            with contextlib.suppress(SystemExit):  # of --help, and of bad usage
+                main(arguments)
+        return written.buffer.getvalue().decode()  # type: ignore[attr-defined]
+
+    def _serve(self, command: str) -> str:
+        """Start a server; return the line with its address once its models are loaded."""
+        host, port = self._address.split(":")
+        server = subprocess.Popen(
+            [sys.executable, "-m", "transept", *shlex.split(command)[1:]],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, "TRANSEPT_HOST": host, "TRANSEPT_PORT": port},
+        )
+        self._servers.callback(server.wait)
+        self._servers.callback(server.terminate)
+        assert server.stdout is not None
+        self._servers.enter_context(server.stdout)
+        line = server.stdout.readline()
+        deadline = time.monotonic() + 300
+        while server.poll() is None and time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                urllib.request.urlopen(f"http://{self._address}/ready").close()
+                return line
+            time.sleep(0.1)
+        raise AssertionError(f"`{command}` is not ready; it said: {line}")
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    terminal = Terminal()
+    yield terminal
+    terminal.close()
 
 
 @pytest.fixture(scope="session")
@@ -91,6 +212,8 @@ def stand_ins(
     sides = [soundfile.read(tmp_path / name)[0] for name in list(RECORDINGS)[:2]]
     length = min(map(len, sides))
     soundfile.write(tmp_path / "call.wav", np.stack([each[:length] for each in sides], 1), 16_000)
+    talk = [soundfile.read(speech_dir / "librivox" / f"austen-{number}.flac")[0] for number in ("0880", "0890")]
+    soundfile.write(tmp_path / "talk.flac", np.concatenate([talk[0], np.zeros(9_600), talk[1]]), 16_000)
     (tmp_path / "article.txt").write_text("transept", encoding="utf-8")
     (tmp_path / "line1.png").write_bytes(encoded_line("The nave"))
     (tmp_path / "line2.jpg").write_bytes(encoded_line("and the choir", "JPEG"))
@@ -122,22 +245,33 @@ def stand_ins(
     [pytest.param(page, marks=pytest.mark.slow) if page.name == "scaling.md" else page for page in WITH_EXAMPLES],
     ids=str,
 )
-def test_examples_run(page: Path, stand_ins: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_examples_run(
+    page: Path, stand_ins: dict[str, str], terminal: Terminal, capsys: pytest.CaptureFixture[str]
+) -> None:
     names: dict[str, object] = {"__name__": "example"}
     for example in examples(page):
         if example.not_run:
             continue
         text = example.text
-        for stands, runs in stand_ins.items():
-            text = text.replace(stands, runs)
-        exec(compile("\n" * (example.line - 1) + text, str(ROOT / page), "exec", dont_inherit=True), names)
-        printed = capsys.readouterr().out
-        assert printed.strip() or "print(" not in example.text
-        assert "failed: " not in printed
+        if example.file:
+            Path(example.file).parent.mkdir(parents=True, exist_ok=True)
+            Path(example.file).write_text(text, encoding="utf-8")
+        elif example.language == "console":
+            for line, command, shown in commands(text):
+                printed = terminal.run(command)
+                assert matches(shown, printed), f"{page}:{example.line + line}: {command}\n{printed}"
+        else:
+            for stands, runs in stand_ins.items():
+                text = text.replace(stands, runs)
+            exec(compile("\n" * (example.line - 1) + text, str(ROOT / page), "exec", dont_inherit=True), names)
+            printed = capsys.readouterr().out
+            assert printed.strip() or "print(" not in example.text
+            assert "failed: " not in printed
+            assert example.shown is None or matches(example.shown, printed), f"{page}:{example.line}\n{printed}"
 
 
 def test_what_the_readme_writes_is_there(stand_ins: dict[str, str]) -> None:
-    first = examples(Path("README.md"))[0].text
+    first = next(example.text for example in examples(Path("README.md")) if example.language == "python")
     for stands, runs in stand_ins.items():
         first = first.replace(stands, runs)
     exec(first, {})
