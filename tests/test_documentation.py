@@ -1,4 +1,4 @@
-"""The pages for readers: their examples run and print what is shown, their links lead somewhere, no public name is missing.
+"""The pages for readers: their examples run and print what is shown, and their links lead somewhere.
 
 The examples of a page run one after the other in one folder, as a reader would type them, on real checkpoints and real
 speech in place of those that a hub would send:
@@ -8,13 +8,15 @@ speech in place of those that a hub would send:
   ``transept serve`` stays up until the page ends.
 - ```` ```python title="name.py" ```` (or any other language) is written to that file.
 
-A line of ``...`` in shown output stands for any lines, and times that a machine takes may differ. A comment before an
+A line of ``...`` in shown output stands for any lines, ``...`` at the end of a line for its rest, and times that a
+machine takes may differ. A comment before an
 example, ``<!-- not run: why -->``, leaves it out.
 """
 
 from __future__ import annotations
 
 import contextlib
+import html
 import io
 import json
 import os
@@ -38,6 +40,8 @@ from random_florence import save_florence
 from random_trocr import save_trocr
 from rendered_text import encoded_line
 
+from transept.cli.commands import COMMANDS
+
 ROOT = Path(__file__).parents[1]
 SKIPPED = {"build", "dist", "site", "gpu-wheels"}  # what commands make
 PAGES = sorted(
@@ -45,6 +49,9 @@ PAGES = sorted(
     for page in ROOT.rglob("*.md")
     if not any(part in SKIPPED or part.startswith(".") for part in page.relative_to(ROOT).parts)
 )
+NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
+REFERENCE = {"options.md", "authoring.md", "benchmarks.md"}  # pages to look things up in
+OWN = "https://github.com/transept/transept/blob/main/"
 FENCE = re.compile(
     r"""^(?:<!--\ not\ run:\ (?P<why>.+)\ -->\n)?
     ```(?P<language>\w*)(?:\ title="(?P<file>[^"]+)")?\n(?P<text>.*?)^```$
@@ -52,7 +59,7 @@ FENCE = re.compile(
     re.M | re.S | re.X,
 )
 # What depends on the machine: times, and how fast a recording was.
-TIMES = re.compile(r"(?<=\bin )[\d.]+(?= s\b)|[\d.]+(?= times real time)|[\d.]+(?= s in all)")
+TIMES = re.compile(r"(?<=\bin )[\d.]+(?= ?s\b)|[\d.]+(?= times real time)|[\d.]+(?= s in all)")
 SERVER = "127.0.0.1:8000"  # in the pages
 RECORDINGS = {
     "meeting.m4a": "austen-0870.flac",
@@ -92,7 +99,12 @@ WITH_EXAMPLES = [page for page in PAGES if any(not example.not_run for example i
 def matches(shown: str, printed: str) -> bool:
     """True if output is as shown, but for times and for lines that stand as ``...``."""
     lines = TIMES.sub("#", shown).strip().splitlines()
-    pattern = "".join(r"(?:.*\n)*" if line == "..." else re.escape(line.rstrip()) + r" *\n" for line in lines)
+    pattern = "".join(
+        r"(?:.*\n)*"
+        if line == "..."
+        else re.escape(line.removesuffix(" ...")) + (" .*\n" if line[-4:] == " ..." else " *\n")
+        for line in map(str.rstrip, lines)
+    )
     return re.fullmatch(pattern, TIMES.sub("#", printed).strip() + "\n") is not None
 
 
@@ -119,8 +131,11 @@ class Terminal:
 
     def run(self, command: str) -> str:
         """Return what a command writes to standard output and standard error, in that order of time."""
-        command = command.replace(SERVER, self._address)
-        if command.startswith("transept serve "):
+        command = self.own_address(command)
+        printed = ""
+        if command.startswith("cd "):
+            os.chdir(command[3:])
+        elif command.startswith("transept serve "):
             printed = self._serve(command)
         elif command.startswith("transept ") and not set(command) & set("|><;&$"):
             printed = self._in_process(shlex.split(command)[1:])
@@ -138,6 +153,10 @@ class Terminal:
             printed = done.stdout
         return printed.replace(self._address, SERVER)
 
+    def own_address(self, text: str) -> str:
+        """Put the address of this page's server in place of the one that pages name."""
+        return text.replace(SERVER, self._address)
+
     def close(self) -> None:
         """End the servers."""
         self._servers.close()
@@ -146,9 +165,9 @@ class Terminal:
         from transept.cli import main
 
         written = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
-        with contextlib.redirect_stdout(written), contextlib.redirect_stderr(written):
-            with contextlib.suppress(SystemExit):  # of --help, and of bad usage
-                main(arguments)
+        streams = contextlib.redirect_stdout(written), contextlib.redirect_stderr(written)
+        with streams[0], streams[1], contextlib.suppress(SystemExit):  # of --help, and of bad usage
+            main(arguments)
         return written.buffer.getvalue().decode()  # type: ignore[attr-defined]
 
     def _serve(self, command: str) -> str:
@@ -261,6 +280,7 @@ def test_examples_run(
                 printed = terminal.run(command)
                 assert matches(shown, printed), f"{page}:{example.line + line}: {command}\n{printed}"
         else:
+            text = terminal.own_address(text)
             for stands, runs in stand_ins.items():
                 text = text.replace(stands, runs)
             exec(compile("\n" * (example.line - 1) + text, str(ROOT / page), "exec", dont_inherit=True), names)
@@ -268,6 +288,50 @@ def test_examples_run(
             assert printed.strip() or "print(" not in example.text
             assert "failed: " not in printed
             assert example.shown is None or matches(example.shown, printed), f"{page}:{example.line}\n{printed}"
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
+def test_notebooks_run(notebook: Path, stand_ins: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, object] = {"__name__": "notebook"}
+    for number, cell in enumerate(json.loads(notebook.read_text(encoding="utf-8"))["cells"]):
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), f"{notebook.name}, cell {number}", "exec", dont_inherit=True), names)
+            shown = "".join(line for output in cell["outputs"] for line in output["text"])
+            assert matches(shown, printed := capsys.readouterr().out), f"cell {number} prints\n{printed}"
+
+
+def test_the_recording_shows_the_commands_of_the_readme() -> None:
+    drawn = html.unescape((ROOT / "docs" / "images" / "terminal.svg").read_text(encoding="utf-8"))
+    blocks = [example.text for example in examples(Path("README.md")) if example.language == "console"]
+    shown = [command for block in blocks for _, command, _ in commands(block)]
+    assert re.findall(r"<text [^>]*>\$ (.*)</text>", drawn) == shown, "run `make recording`"
+
+
+def test_the_site_has_the_mark_and_the_colours_of_the_page() -> None:
+    web = ROOT / "transept" / "serving" / "web"
+    assert (ROOT / "docs" / "images" / "logo.svg").read_bytes() == (web / "icon.svg").read_bytes()
+    colours = set(re.findall(r"#[0-9a-f]{6}", (ROOT / "docs" / "extra.css").read_text(encoding="utf-8")))
+    assert colours <= set(re.findall(r"#[0-9a-f]{6}", (web / "style.css").read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_commands_of_a_page_are_valid(page: Path) -> None:
+    """Those in blocks without a language, and others that do not run."""
+    for match in FENCE.finditer((ROOT / page).read_text(encoding="utf-8")):
+        if match["language"] != "" and not (match["language"] == "console" and match["why"]):
+            continue
+        for line in match["text"].replace("\\\n", " ").splitlines():
+            if re.match(rf"(?:\$ )?transept (?:-|(?:{'|'.join(COMMANDS)})(?: |$))", line):
+                command = re.split(r" (?:[|<>;&]|2>)", line.removeprefix("$ "))[0]
+                check_command(shlex.split(command, comments=True)[1:])
+
+
+def check_command(arguments: list[str]) -> None:
+    """Assert that the command line accepts arguments, or only prints help."""
+    from transept.cli import _parser
+
+    if not {"--help", "--help-all", "--version", "..."} & set(arguments):
+        _parser(arguments).parse_args(arguments)
 
 
 def test_what_the_readme_writes_is_there(stand_ins: dict[str, str]) -> None:
@@ -300,10 +364,11 @@ def anchors(page: Path) -> set[str]:
 def test_links_lead_somewhere(page: Path) -> None:
     broken = []
     for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
-        if re.match(r"[a-z]+:", link):
+        if re.match(r"[a-z]+:", link) and not link.startswith(OWN):
             continue
-        file, _, anchor = link.partition("#")
-        target = Path(ROOT / page).parent / file if file else ROOT / page
+        file, _, anchor = link.removeprefix(OWN).partition("#")
+        folder = ROOT if link.startswith(OWN) else (ROOT / page).parent
+        target = folder / file if file else ROOT / page
         if not target.exists() or (anchor and anchor not in anchors(target.resolve().relative_to(ROOT))):
             broken.append(link)
     assert broken == []
@@ -312,6 +377,31 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_every_page_of_the_site_can_be_reached() -> None:
     listed = set(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.M))
     assert listed == {page.relative_to("docs").as_posix() for page in PAGES if page.parts[0] == "docs"}
+
+
+def test_every_page_of_the_site_is_two_clicks_away() -> None:
+    """A tab and a page: the menu has no third level."""
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert "navigation.tabs" in text
+    nav = re.search(r"^nav:\n((?:  .*\n)+)", text, re.M)
+    assert nav is not None
+    assert all(re.match(r" {2}- .*|      - .*\.md$", line) for line in nav[1].splitlines())
+
+
+def test_a_page_index_has_no_files_beside_the_readme() -> None:
+    """Its links and pictures are absolute, so that it reads the same there."""
+    text = FENCE.sub("", (ROOT / "README.md").read_text(encoding="utf-8"))
+    links = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|href)="([^"]+)"', text)
+    assert links
+    assert all(link.startswith("https://") for link in links)
+    raw = "https://raw.githubusercontent.com/transept/transept/main/"
+    assert all((ROOT / link.removeprefix(raw)).is_file() for link in links if link.startswith(raw))
+
+
+def test_only_the_reference_is_long() -> None:
+    pages = [page for page in PAGES if page.parts[0] == "docs" and page.name not in REFERENCE]
+    long = [page for page in pages if len((ROOT / page).read_text(encoding="utf-8").splitlines()) > 400]
+    assert [page.as_posix() for page in long] == []
 
 
 @pytest.mark.parametrize("module", ["transept", "transept.authoring", "transept.cluster", "transept.testing"])

@@ -1,0 +1,72 @@
+"""The pages for those who come from another program name only what Transept has."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from transept.cli import _parser
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(page for page in (ROOT / "docs" / "coming-from").glob("*.md") if page.name != "index.md")
+ROW = re.compile(r"^\| (?P<theirs>.*?) \| (?P<ours>.*?) \|.*\|$", re.M)
+
+
+def names(page: Path) -> list[str]:
+    """Return what the column `Transept` of a page's tables has in backquotes."""
+    rows = [row["ours"] for row in ROW.finditer(page.read_text(encoding="utf-8"))]
+    return [name for row in rows if row not in ("Transept", "---") for name in re.findall(r"`([^`]+)`", row)]
+
+
+def all_flags() -> set[str]:
+    """Return the flags of every command."""
+    found, parsers = set(), [_parser()]
+    while parsers:
+        for action in parsers.pop()._actions:
+            found |= set(action.option_strings)
+            if isinstance(action, argparse._SubParsersAction):
+                parsers += action.choices.values()
+    return found
+
+
+def declared_options() -> set[str]:
+    """Return the names of docs/options.md, which a test holds equal to their declarations."""
+    page = (ROOT / "docs" / "options.md").read_text(encoding="utf-8")
+    return set(re.findall(r"^\| `(\w+)` \|", page.partition("## Other programs' names")[0], re.M))
+
+
+def resolve(name: str) -> object:
+    """Return the object that a dotted name stands for. Raises ImportError or AttributeError."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        try:
+            found: object = import_module(".".join(parts[:length]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[length:]:
+            found = fields[part] if part in (fields := getattr(found, "__annotations__", {})) else getattr(found, part)
+        return found
+    raise ImportError(name)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_name_exists(page: Path) -> None:
+    flags, options = all_flags(), declared_options()
+    paths = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+    found = names(page)
+    assert len(found) > 10
+    for name in found:
+        if name.startswith("-"):
+            assert name.split()[0] in flags, name
+        elif name.startswith("transept "):
+            _parser(name.split()[1:]).parse_args(name.split()[1:])
+        elif name.startswith("/"):
+            assert f"`POST {name}`" in paths, name
+        elif name.startswith("transept."):
+            resolve(name.partition("(")[0])
+        else:
+            assert name.partition("=")[0] in options, name
