@@ -50,7 +50,7 @@ PAGES = sorted(
     if not any(part in SKIPPED or part.startswith(".") for part in page.relative_to(ROOT).parts)
 )
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
-REFERENCE = {"options.md", "authoring.md", "benchmarks.md"}  # pages to look things up in
+REFERENCE = {"options.md", "serving.md"}  # pages to look things up in; the second is that of HTTP
 OWN = "https://github.com/transept/transept/blob/main/"
 FENCE = re.compile(
     r"""^(?:<!--\ not\ run:\ (?P<why>.+)\ -->\n)?
@@ -339,7 +339,7 @@ def test_what_the_readme_writes_is_there(stand_ins: dict[str, str]) -> None:
     for stands, runs in stand_ins.items():
         first = first.replace(stands, runs)
     exec(first, {})
-    assert "-->" in Path("meeting.srt").read_text(encoding="utf-8")
+    assert "-->" in Path("talk.srt").read_text(encoding="utf-8")
 
 
 def prose(page: Path) -> str:
