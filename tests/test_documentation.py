@@ -3,7 +3,7 @@
 The examples of a page run one after the other in one folder, as a reader would type them, on real checkpoints and real
 speech in place of those that a hub would send:
 
-- ```` ```python ```` runs. If ```` ```text ```` follows, that is what it prints.
+- ```` ```python ```` runs. If ```` ```text ```` follows, that block is its output.
 - ```` ```console ```` has commands after ``$ ``, and beneath each its output: standard output and standard error.
   ``transept serve`` stays up until the page ends.
 - ```` ```python title="name.py" ```` (or any other language) is written to that file.
@@ -50,7 +50,7 @@ PAGES = sorted(
     if not any(part in SKIPPED or part.startswith(".") for part in page.relative_to(ROOT).parts)
 )
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
-REFERENCE = {"options.md", "serving.md"}  # pages to look things up in; the second is that of HTTP
+REFERENCE = {"options.md", "serving.md"}  # serving.md: of the HTTP API
 OWN = "https://github.com/transept/transept/blob/main/"
 FENCE = re.compile(
     r"""^(?:<!--\ not\ run:\ (?P<why>.+)\ -->\n)?
@@ -58,7 +58,7 @@ FENCE = re.compile(
     (?:\n\n```text\n(?P<shown>.*?)^```$)?""",
     re.M | re.S | re.X,
 )
-# What depends on the machine: times, and how fast a recording was.
+# Parts of an output that depend on the machine: times and speeds.
 TIMES = re.compile(r"(?<=\bin )[\d.]+(?= ?s\b)|[\d.]+(?= times real time)|[\d.]+(?= s in all)")
 SERVER = "127.0.0.1:8000"  # in the pages
 RECORDINGS = {
@@ -73,7 +73,7 @@ RECORDINGS = {
 
 
 class Example(NamedTuple):
-    """A code block. line: of its first line in the page, from 1; shown: what it prints, or None."""
+    """A code block. line: of its first line in the page, from 1; shown: its output, or None."""
 
     line: int
     language: str
@@ -130,7 +130,7 @@ class Terminal:
             self._address = f"127.0.0.1:{free.getsockname()[1]}"
 
     def run(self, command: str) -> str:
-        """Return what a command writes to standard output and standard error, in that order of time."""
+        """Return the standard output and standard error of a command, in the order of time."""
         command = self.own_address(command)
         printed = ""
         if command.startswith("cd "):
@@ -191,7 +191,7 @@ class Terminal:
                 urllib.request.urlopen(f"http://{self._address}/ready").close()
                 return line
             time.sleep(0.1)
-        raise AssertionError(f"`{command}` is not ready; it said: {line}")
+        raise AssertionError(f"`{command}` is not ready; its output: {line}")
 
 
 @pytest.fixture
@@ -316,7 +316,7 @@ def test_the_site_has_the_mark_and_the_colours_of_the_page() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_commands_of_a_page_are_valid(page: Path) -> None:
-    """Those in blocks without a language, and others that do not run."""
+    """Parse commands in blocks without a language, and in blocks that do not run."""
     for match in FENCE.finditer((ROOT / page).read_text(encoding="utf-8")):
         if match["language"] != "" and not (match["language"] == "console" and match["why"]):
             continue
