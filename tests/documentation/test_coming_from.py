@@ -1,4 +1,4 @@
-"""The pages for those who come from another program name only what Transept has."""
+"""The pages for those who come from another program: their examples run, and they name only what Transept has."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from documentation_pages import ROOT, pages_with_examples, run_examples
+from terminal_session import Terminal
 
 from transept.cli import _parser
 
-ROOT = Path(__file__).parents[1]
 PAGES = sorted(page for page in (ROOT / "docs" / "coming-from").glob("*.md") if page.name != "index.md")
 ROW = re.compile(r"^\| (?P<theirs>.*?) \| (?P<ours>.*?) \|.*\|$", re.M)
 
@@ -70,3 +71,10 @@ def test_every_name_exists(page: Path) -> None:
             resolve(name.partition("(")[0])
         else:
             assert name.partition("=")[0] in options, name
+
+
+@pytest.mark.parametrize("page", pages_with_examples("docs/coming-from"), ids=lambda page: page.stem)
+def test_examples_run(
+    page: Path, stand_ins: dict[str, str], terminal: Terminal, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_examples(page, stand_ins, terminal, capsys)
