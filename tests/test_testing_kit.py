@@ -275,7 +275,7 @@ def test_a_reference_that_raises_is_told_with_how_it_was_run(tmp_path: Path) -> 
 
 def test_a_reference_that_runs_in_float32_alone_is_compared_in_that(tmp_path: Path) -> None:
     parity = of_class(TableInFloat32, tmp_path)
-    with pytest.raises(AssertionError, match=r"where 100% are asked for.*\n.*which runs in that alone\. Look for what"):
+    with pytest.raises(AssertionError, match=r"where 100% are asked for.*\n.*which runs in that alone\. Look for"):
         parity.check_low_precision(("bfloat16",), share=1.0)
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from transept.core.checkpoints.layer_rules import bart_layer_rules
     from transept.core.checkpoints.plain_files import PlainFiles
     from transept.core.checkpoints.plain_tokenizer import PlainTokenizer
-    from transept.core.checkpoints.plain_tokenizer_files import PlainTokenizerFiles
+    from transept.core.checkpoints.plain_tokenizer_files import NamedTokenizer, PlainTokenizerFiles
     from transept.core.checkpoints.weight_map import WeightMap
     from transept.core.layers.activations import get_activation
     from transept.core.layers.convolution import GeluConv1d
@@ -86,6 +86,7 @@ _LAZY_IMPORTS = {
     "LayerConfig": "transept.core.layers.layer_config",
     "LayerContext": "transept.core.attention.attention",
     "ModelShape": "transept.core.model_shape",
+    "NamedTokenizer": "transept.core.checkpoints.plain_tokenizer_files",
     "ParallelGroup": "transept.core.parallel.group",
     "PlainConfig": "transept.registry.plain_config",
     "PlainFiles": "transept.core.checkpoints.plain_files",
@@ -131,6 +132,7 @@ __all__ = [
     "MediaError",
     "ModelShape",
     "ModelSpec",
+    "NamedTokenizer",
     "ParallelGroup",
     "ParameterError",
     "PlainConfig",

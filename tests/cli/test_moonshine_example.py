@@ -136,7 +136,7 @@ def test_what_it_cannot_do_is_told(examples: FreshEnvironment, checkpoint: Path)
     assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["ParameterError"] * 5 + ["MediaError"]
     for hint in (
         "cannot translate; leave task out",
-        "hears English only, not 'de'; leave language out if English is spoken",
+        "transcribes English only, not 'de'; leave language out if English is spoken",
         "times of words",
         "one language",
         "no text before a window",

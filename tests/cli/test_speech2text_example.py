@@ -210,7 +210,7 @@ def test_what_it_cannot_do_is_told(examples: FreshEnvironment, recognizer: Path,
         (translator, {}, "say to which target_language: de, es, fr, it, nl, pt, ro, ru"),
         (translator, {"task": "translate"}, "to 'en'; target_language may be pt, fr, ru, nl, ro, it, es, de"),
         (translator, {"target_language": "pl"}, "to 'pl'; target_language may be pt, fr, ru, nl, ro, it, es, de"),
-        (translator, {"target_language": "fr", "language": "de"}, "hears English only, not 'de'"),
+        (translator, {"target_language": "fr", "language": "de"}, "translates from English only, not 'de'"),
         (translator, {"target_language": "pt-BR", "task": "translate"}, "en"),
     )
     given = json.dumps([[str(path), options] for path, options, _ in asked])

@@ -115,7 +115,7 @@ def test_recordings_are_transcribed_as_transformers_does(
         (segment,) = line["segments"]
         assert segment["text"].strip() == line["text"] != ""
         assert 0.0 <= segment["start"] < segment["end"] <= line["duration"]
-    told = ("hears English only, not 'german'; leave --language out if", "cannot translate; leave --task out")
+    told = ("transcribes English only, not 'german'; leave --language out if", "cannot translate; leave --task out")
     for output, hint in zip(refused, told, strict=True):
         assert output.returncode != 0
         assert hint in " ".join(output.stderr.split())

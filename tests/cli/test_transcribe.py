@@ -311,7 +311,7 @@ def test_what_is_pasted_from_openai_whisper_runs(command: Command, clips: list[P
     ("arguments", "code", "message"),
     [
         (["--model", "./no-such-folder"], 1, "no-such-folder"),
-        (["--model", "package:no_such_package/model"], 1, "there is no installed package"),
+        (["--model", "package:no_such_package/model"], 1, "package no_such_package is not installed"),
         (["--model", MODEL, "--language", "xx"], 2, "English"),
         (["--model", MODEL, "--plugin", "wisper"], 1, "whisper"),
         (["--temperature", "-1"], 2, "temperature must be"),

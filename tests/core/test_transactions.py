@@ -233,7 +233,7 @@ def test_a_plugins_function_that_raises_is_the_requests_error_and_names_the_plug
     engine.add_request("good", WORDS[0], GREEDY)
     monkeypatch.setattr(engine.preprocess, "spec", dataclasses.replace(engine.spec, **declared))
     message = rf'{re.escape(what)} of plugin family "bart" \(plugin "bart" of transept \S+\) raised KeyError: .*broken'
-    with pytest.raises(RequestFailedError, match=f"^{message}.*tell its author") as raised:
+    with pytest.raises(RequestFailedError, match=f"^{message}.*report it to its author") as raised:
         engine.add_request("bad", prompt, GREEDY)
     assert isinstance(raised.value, PluginError)
     assert isinstance(raised.value.__cause__, KeyError)

@@ -13,7 +13,7 @@ from transformers import WhisperTokenizer as Theirs
 from transept.core.checkpoints.hf_configs import load_tokenizer
 from transept.errors import CheckpointError
 from transept.plugins.whisper.plain import PLAIN
-from transept.plugins.whisper.tokenizer import NO_TIMESTAMPS, PREVIOUS, START, WhisperTokenizer, read_tokenizer
+from transept.plugins.whisper.tokenizer import NO_TIMESTAMPS, PREVIOUS, START, TOKENIZER, WhisperTokenizer
 
 TEXTS = [
     "",
@@ -156,7 +156,7 @@ def test_a_released_tokenizer_is_read_as_by_transformers(fixture, tmp_path, requ
 def test_what_says_more_is_left_to_transformers(key, value, small, tmp_path):
     of_this_year(tmp_path, tokenizer_files(small))
     edit(tmp_path / "tokenizer_config.json", **{key: value})
-    assert read_tokenizer(tmp_path) is None
+    assert TOKENIZER.read(tmp_path) is None
 
 
 @pytest.mark.parametrize("name", ["tokenizer_config.json", "tokenizer.json", "special_tokens_map.json"])

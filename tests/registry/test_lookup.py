@@ -60,7 +60,7 @@ def test_unknown_architecture() -> None:
 
 
 def test_no_plugins_at_all() -> None:
-    assert "Loaded: no plugin at all." in message(["BartModel"], plugins=Plugins(()))
+    assert "Loaded: no plugin." in message(["BartModel"], plugins=Plugins(()))
 
 
 @pytest.mark.parametrize("architectures", [None, []])

@@ -59,7 +59,7 @@ def test_resolve_lets_import_errors_through() -> None:
         ({"vision": {"task": "read"}}, "vision must be a VisionSpec or None"),
         ({"vision": VisionSpec()}, r'vision needs input_mappers\["image"\]'),
         ({"encoder_inputs": ["marks"]}, "encoder_inputs must be a dict"),
-        ({"encoder_inputs": {"marks": 1}}, r"encoder_inputs\['marks'\] is 1, no function"),
+        ({"encoder_inputs": {"marks": 1}}, r"encoder_inputs\['marks'\] is 1; it must be a function"),
         ({"encoder_inputs": {"a b": "x:y"}}, "encoder_inputs has 'a b'; names are keywords of `encode`"),
         ({"encoder_inputs": {"attn_metadata": "x:y"}}, "encoder_inputs has 'attn_metadata'"),
         ({"encoder_inputs": {5: "x:y"}}, "encoder_inputs has 5"),
@@ -77,8 +77,8 @@ def test_resolve_lets_import_errors_through() -> None:
         ({"prompted_modalities": ["image"], "input_mappers": {"image": "a:b"}}, "must be a tuple of keys"),
         ({"published": ["small"]}, "published must be a dict"),
         ({"published": {"small": "org/name"}}, "must be a PublishedCheckpoint"),
-        ({"published": {"org/small": PublishedCheckpoint("org/name", 1)}}, "is no short name"),
-        ({"published": {"": PublishedCheckpoint("org/name", 1)}}, "is no short name"),
+        ({"published": {"org/small": PublishedCheckpoint("org/name", 1)}}, "a short name is a text"),
+        ({"published": {"": PublishedCheckpoint("org/name", 1)}}, "a short name is a text"),
     ],
 )
 def test_spec_that_breaks_the_contract(changed: dict[str, Any], complaint: str) -> None:

@@ -86,9 +86,11 @@ class ForConditionalGeneration(nn.Module):
         multimodal_kwargs: the keyword arguments of the input mapper, each a list with one tensor for each input;
             floating dtypes are converted to compute_dtype.
         Returns hidden states [encoder_tokens, hidden], input after input, with the number of rows that the mapper
-        declared; other shapes fail the requests with PluginError. The default passes all arguments to `encoder`.
+        declared; other shapes fail the requests with PluginError. The default passes all arguments to `encoder`, except
+        ids and positions that are None.
         """
-        return self.encoder(encoder_input_ids, encoder_positions, attn_metadata, **multimodal_kwargs)
+        text = () if encoder_input_ids is None else (encoder_input_ids, encoder_positions)
+        return self.encoder(*text, attn_metadata, **multimodal_kwargs)
 
     def cross_attentions(self) -> Sequence[MakesKeysAndValues | None]:
         """Return the objects that compute keys and values of the encoder's output, one for each decoder layer.

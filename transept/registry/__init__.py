@@ -1,1 +1,1 @@
-"""Which plugins exist, and which of them runs a checkpoint."""
+"""Plugins: their discovery, their declarations, and the choice of the one that runs a checkpoint."""

@@ -106,7 +106,7 @@ class CheckpointView:
 
     @property
     def preprocessor_config(self) -> Mapping[str, Any]:
-        """The content of preprocessor_config.json, for images or audio; empty if there is no such file.
+        """The content of preprocessor_config.json, for images or audio; empty without such a file.
 
         Raises CheckpointError if it is not a JSON object.
         """

@@ -1,4 +1,4 @@
-"""Diarizer: what a plugin says of who speaks when, checked. Called by `transept.speech`; knows no diarizer by name."""
+"""Diarizer: calls a plugin that tells speakers apart, and checks its turns. Called by `transept.speech`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Turn(NamedTuple):
-    """A stretch in which someone speaks. start, end: seconds from the recording's beginning."""
+    """A stretch of one speaker's speech. start, end: seconds from the beginning of the recording."""
 
     start: float
     end: float
@@ -30,9 +30,9 @@ class Diarizer:
     plugin: PluginReport
 
     def __call__(self, waveform: npt.NDArray[np.float32], sample_rate: int) -> list[Turn]:
-        """The turns of a recording, in order of time. The arguments are those of the hook `diarize`.
+        """Return the turns of a recording, in order of time. Arguments: see the hook `diarize`.
 
-        Raises PluginError for what the plugin raises, and for what are no turns.
+        Raises PluginError for any error of the plugin, and for invalid turns.
         """
         assert self.plugin.diarize is not None
         named = f"the diarizer of {self.plugin.name} ({self.plugin.distribution} {self.plugin.version})"
@@ -47,7 +47,7 @@ class Diarizer:
 
 
 def find_diarizer(plugins: Plugins) -> Diarizer:
-    """The diarizer that is installed. Raises ParameterError where there is none, or more than one."""
+    """Return the installed diarizer. Raises ParameterError without one, or for several."""
     found = [report for report in plugins.reports if report.diarize is not None]
     if len(found) > 1:
         names = " and ".join(f"{report.name} ({report.distribution})" for report in found)
@@ -69,7 +69,7 @@ def find_diarizer(plugins: Plugins) -> Diarizer:
 
 
 def _checked(turn: Any) -> Turn:
-    """Raises PluginError for what is no turn."""
+    """Return a valid turn. Raises PluginError for anything else."""
     try:
         start, end, speaker = turn
     except (TypeError, ValueError):

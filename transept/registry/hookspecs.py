@@ -1,4 +1,4 @@
-"""The pluggy hook specifications: what Transept asks of a plugin."""
+"""The pluggy hook specifications: the functions that a plugin may define."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ architectures that are declared twice for the same ``config.json``.
 
 @hookspec
 def register_models() -> list[ModelSpec]:  # type: ignore[empty-body]
-    """The model families that this plugin runs. Called once; keep heavy imports out of it."""
+    """Return the model families that this plugin runs. Called once; keep heavy imports out of it."""
 
 
 @hookspec
 def diarize(  # type: ignore[empty-body]
     waveform: npt.NDArray[np.float32], sample_rate: int
 ) -> Sequence[tuple[float, float, str]]:
-    """Who speaks when in a recording: its turns, (start, end, speaker), in any order; turns may overlap.
+    """Return the turns of speakers in a recording, (start, end, speaker), in any order; turns may overlap.
 
-    waveform: float32 [num_samples], mono, of any length, to be left as it is. sample_rate: of it, in Hz, the speech
-    model's. start, end: seconds. speaker: a name on one line, such as ``"speaker 1"``; the same voice has the same one.
+    waveform: float32 [num_samples], mono, of any length; must not be changed. sample_rate: in Hz, that the speech model
+    expects. start, end: seconds. speaker: a name on one line, such as ``"speaker 1"``, the same for the same voice.
     Called for each recording, in threads beside the engine, and for several recordings at once.
     """

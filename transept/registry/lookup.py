@@ -1,8 +1,6 @@
-"""Which plugin's ModelSpec runs a checkpoint, decided by its config.json.
+"""Find the ModelSpec that runs a checkpoint, by ``architectures`` of its config.json, or else ``model_type``.
 
-``architectures`` decides, or ``model_type`` where there is none, and what a spec requires.
-
-Called by the engine. Imports no model: the answer is a declaration.
+A spec may require further values. Called by the engine. Imports no model.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from transept.registry.plugins import DISABLE_VARIABLE, Claim, PluginReport, Plu
 from transept.registry.requirements import found_in_words, in_words, is_met
 from transept.registry.spec import ModelSpec
 
-_TASK = re.compile(r"(?:For[A-Z]\w+|Model)$")  # what follows the family's name in transformers' classes
+_TASK = re.compile(r"(?:For[A-Z]\w+|Model)$")  # the suffix of a family's name in transformers' classes
 HOW_TO_INSTALL = (
     "More model families come as plugins: `transept plugins install` one, a distribution with an entry point in "
     f'"{ENTRY_POINT_GROUP}", or write it: `transept plugins new`. See `transept plugins check`.'
@@ -31,15 +29,15 @@ def find_model(
     source: str,
     plugin: str | None = None,
 ) -> ModelSpec:
-    """The ModelSpec that runs a checkpoint.
+    """Return the ModelSpec that runs a checkpoint.
 
-    architectures: of the checkpoint; the first one that a plugin runs decides. Where there is none, those of its
-        ``model_type``. config: its config.json as read.
-    source: where the checkpoint comes from, for messages.
-    plugin: the plugin to take, by its name or by its distribution's; needed only when two run the same architecture.
+    architectures: of the checkpoint; the first one that a plugin runs decides. If empty, the architectures of its
+        ``model_type``. config: content of its config.json.
+    source: the user's name for the checkpoint, for messages.
+    plugin: name of the plugin or its distribution; needed only if two plugins run the same architecture.
 
-    Raises UnsupportedModelError when no plugin runs the checkpoint, when two do and `plugin` does not choose, and when
-    `plugin` is unknown, broken, disabled, or does not run it.
+    Raises UnsupportedModelError if no plugin runs the checkpoint, if several do and `plugin` does not choose one, and
+    if `plugin` is unknown, broken, disabled, or does not run it.
     """
     architectures = architectures or _of_model_type(plugins, config.get("model_type"))
     if not architectures:
@@ -68,7 +66,7 @@ def find_model(
 
 
 def _of_model_type(plugins: Plugins, model_type: object) -> list[str]:
-    """The architectures that transformers' ``model_type`` names, such as MBartForConditionalGeneration for "mbart"."""
+    """Return the architectures of a ``model_type``, such as MBartForConditionalGeneration for "mbart"."""
     return [
         architecture for architecture in plugins.claims if _plain(_TASK.sub("", architecture)) == _plain(model_type)
     ]
@@ -89,14 +87,14 @@ def _without_architectures(config: Mapping[str, Any], source: str) -> str:
 
 
 def _mismatch(claims: Sequence[Claim], config: Mapping[str, Any]) -> list[str]:
-    """A line on what a config.json has where these claims require something else, and one on each of them."""
+    """Return a line with the differing values in a config.json, and a line for each claim."""
     found = dict.fromkeys(word for claim in claims for word in found_in_words(claim.spec.requires, config))
     required = [f"{spec.name} ({_origin(report)}) requires {in_words(spec.requires)}." for report, spec in claims]
     return [f"Its config.json has {', '.join(found)}:", *(f"  {line}" for line in required)] if claims else []
 
 
 def _chosen(plugins: Plugins, plugin: str) -> tuple[PluginReport, ...]:
-    """The plugins of that name or, when there is none, of the distribution of that name."""
+    """Return the plugins of that name, or else of the distribution of that name."""
     by_name = tuple(report for report in plugins.reports if report.name == plugin)
     by_distribution = tuple(report for report in plugins.reports if report.distribution == plugin)
     if by_name or by_distribution:
@@ -120,11 +118,11 @@ def _conflict(reports: Sequence[PluginReport], architecture: str, source: str) -
 
 
 def _what_is_known(plugins: Plugins) -> str:
-    return "\n".join([*(_states(plugins.reports) or ["Loaded: no plugin at all."]), HOW_TO_INSTALL])
+    return "\n".join([*(_states(plugins.reports) or ["Loaded: no plugin."]), HOW_TO_INSTALL])
 
 
 def _states(reports: Sequence[PluginReport]) -> list[str]:
-    """One line for each state that a plugin is in."""
+    """Return a line for each state of plugins."""
     return [
         *_listing("Loaded", [report for report in reports if report.status == "ok"]),
         *_listing("Failed to load", [report for report in reports if report.status == "failed"]),
@@ -133,7 +131,7 @@ def _states(reports: Sequence[PluginReport]) -> list[str]:
 
 
 def _listing(title: str, reports: Sequence[PluginReport]) -> list[str]:
-    """A line that begins with the title, or none when there is nothing to list."""
+    """Return a line that begins with the title; empty if there is nothing to list."""
     listed = ", ".join(_origin(report) + _detail(report) for report in reports)
     return [f"{title}: {listed}."] if listed else []
 

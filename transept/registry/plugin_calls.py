@@ -1,7 +1,6 @@
-"""Calls of the functions that a plugin declares. What they raise, and why they cannot be imported, names the plugin.
+"""Call the functions that a plugin declares. Errors, also of their imports, name the plugin.
 
-Called wherever a ModelSpec's functions or its model are needed. A TranseptError is an answer of the plugin's, and goes
-on as it is.
+Called wherever a ModelSpec's functions or its model are needed. A TranseptError of a plugin is raised unchanged.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from transept.errors import PluginError, PluginFailedError, TranseptError, messa
 from transept.registry.checkpoint_view import CheckpointView
 from transept.registry.spec import ModelSpec, one_tokenizer, resolve
 
-REMEDY = "the fault is the plugin's, or of what it was given: tell its author, with the traceback of __cause__"
+REMEDY = "the plugin, or its input, is at fault: report it to its author with the traceback of __cause__"
 
 
 def call_declared(spec: ModelSpec, path: str, *arguments: Any, **keywords: Any) -> Any:
-    """Call the function, or the reference to one, that a spec has by this path, such as ``"speech.languages"``.
+    """Call a function of a spec, or a reference to one, by its path, such as ``"speech.languages"``.
 
     Raises as `call_plugin`.
     """
@@ -47,13 +46,13 @@ def call_plugin(spec: ModelSpec, what: str, function: Any, *arguments: Any, **ke
 
 
 def plugin_failure(spec: ModelSpec, what: str, error: Exception) -> PluginFailedError:
-    """What to raise from a foreign exception that a plugin's code raised, where that is caught. what: as above."""
+    """Make the error for an exception that a plugin's code raised. what: see `call_plugin`."""
     return PluginFailedError(f"{what} of {spec.known_as} raised {_raised(error)}{_place(spec, error)} ({REMEDY})")
 
 
 @contextmanager
 def plugin_named(spec: ModelSpec) -> Iterator[None]:
-    """Name the plugin in each PluginError that is raised within and does not."""
+    """Context that adds the plugin's name to each PluginError without it."""
     try:
         yield
     except PluginError as error:
@@ -63,14 +62,13 @@ def plugin_named(spec: ModelSpec) -> Iterator[None]:
 
 
 def _place(spec: ModelSpec, error: Exception) -> str:
-    """In words, where in the plugin's code it was raised; empty where that had not begun.
+    """Return the place in the plugin's code that raised an error; empty if that code had not begun.
 
-    Of the calls that led there the last one in the package of the spec's model, else the first one, a function of the
-    declaration that is elsewhere.
+    It is the last call in the package of the spec's model, else the first call, of a function declared elsewhere.
     """
     module = spec.model_class.partition(":")[0]
     package = module.rpartition(".")[0] if module.startswith("transept.") else module.partition(".")[0]
-    below = list(traceback.walk_tb(error.__traceback__))[1:]  # the first one is where it was caught
+    below = list(traceback.walk_tb(error.__traceback__))[1:]  # the first one caught it
     own = [call for call in below if f"{call[0].f_globals.get('__name__')}.".startswith(f"{package}.")]
     if not below:
         return ""
@@ -94,9 +92,9 @@ def call_prompt_rule(spec: ModelSpec, name: str, *arguments: Any) -> list[Any]:
 
 
 def tokenizers_of(spec: ModelSpec, view: CheckpointView) -> tuple[Any, Any]:
-    """The tokenizers of the encoder's text and of the decoder's, each None where there is none.
+    """Return the tokenizers of the encoder's and the decoder's text, each None if the checkpoint has none.
 
-    Raises PluginError for what is no pair, and whatever reading the tokenizer raises.
+    Raises PluginError for anything but a pair, and errors of reading the tokenizer.
     """
     if spec.tokenizers is one_tokenizer:
         return one_tokenizer(view)
@@ -104,9 +102,9 @@ def tokenizers_of(spec: ModelSpec, view: CheckpointView) -> tuple[Any, Any]:
     what = f"tokenizers of {spec.known_as}"
     if not (isinstance(made, tuple) and len(made) == 2):
         raise PluginError(
-            f"{what} returned {type(made).__name__}; it must return a pair, of the encoder's and decoder's"
+            f"{what} returned {type(made).__name__}; it must return a pair, for the encoder and the decoder"
         )
     for tokenizer in made:
         if tokenizer is not None and not (callable(tokenizer) and hasattr(tokenizer, "decode")):
-            raise PluginError(f"{what} returned {shown(tokenizer)} in its pair, which is no tokenizer")
+            raise PluginError(f"{what} returned {shown(tokenizer)} in its pair; each must be a tokenizer or None")
     return made[0], made[1]

@@ -1,7 +1,7 @@
-"""Discovery: one PluginReport for every entry point in the group ``transept.plugins``, whatever state it is in.
+"""Discovery: a PluginReport for every entry point in the group ``transept.plugins``, also for broken plugins.
 
-Called by the engine and the command line. Never lets a broken plugin stop the others or the program, never keeps
-module-level state, and never imports torch: what is heavy stays behind the references in a ModelSpec.
+Called by the engine and the command line. A broken plugin stops neither the others nor the program. There is no
+module-level state, and no import of torch: a ModelSpec has references to heavy objects.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PluginReport:
-    """What became of one entry point.
+    """The result of loading one entry point.
 
-    name, distribution, version: the entry point's name and the installed distribution that brought it.
-    status: ``"ok"``; ``"failed"``, then `error` says why in one line and `traceback` where; or ``"disabled"``.
-    models: the model families that it runs; empty where it could not be loaded, or was not.
-    diarize: its hook of that name, to be called with keywords, which returns a list with what the plugin returned; None
-        where it has none.
+    name, distribution, version: the entry point's name, and the installed distribution that has it.
+    status: ``"ok"``; ``"failed"``, with the reason in `error`, on one line, and `traceback`; or ``"disabled"``.
+    models: the model families that it runs; empty unless it was loaded.
+    diarize: its hook of that name, to be called with keywords, which returns a list with the plugin's result; None
+        without the hook.
     """
 
     name: str
@@ -49,18 +49,18 @@ class PluginReport:
 
     @property
     def architectures(self) -> tuple[str, ...]:
-        """Every architecture that the plugin runs, in the order of its declaration."""
+        """All architectures that the plugin runs, in the order of its declaration."""
         return tuple(dict.fromkeys(architecture for spec in self.models for architecture in spec.architectures))
 
     @property
     def provides(self) -> str:
-        """What the plugin is for, in words: its architectures, and whether it tells speakers apart."""
+        """The plugin's abilities in words: its architectures, and that it tells speakers apart."""
         claims = [f"{name}{_qualified(spec)}" for spec in self.models for name in spec.architectures]
         return ", ".join([*claims, *(["tells speakers apart"] if self.diarize else [])])
 
 
 class Claim(NamedTuple):
-    """A plugin's declaration that it runs an architecture, wherever config.json has what the spec requires."""
+    """A plugin's declaration that it runs an architecture, if config.json meets the spec's requirements."""
 
     report: PluginReport
     spec: ModelSpec
@@ -71,17 +71,17 @@ class Claim(NamedTuple):
 
 @dataclass(frozen=True)
 class Plugins:
-    """Every plugin found, broken and disabled ones included, sorted by name and distribution."""
+    """All plugins, including broken and disabled ones, sorted by name and distribution."""
 
     reports: tuple[PluginReport, ...]
 
     def with_status(self, status: Literal["ok", "failed", "disabled"]) -> tuple[PluginReport, ...]:
-        """The reports with this status."""
+        """Return the reports with this status."""
         return tuple(report for report in self.reports if report.status == status)
 
     @property
     def claims(self) -> dict[str, tuple[Claim, ...]]:
-        """Architecture -> who runs it, architectures in alphabetical order."""
+        """Architecture -> the plugins that run it, in alphabetical order."""
         claims: dict[str, tuple[Claim, ...]] = {}
         for report in self.reports:
             for spec in report.models:
@@ -91,7 +91,7 @@ class Plugins:
 
     @property
     def conflicts(self) -> dict[str, tuple[Claim, ...]]:
-        """The claims on an architecture of which another plugin's may fit the same config.json."""
+        """Claims of several plugins on an architecture that one config.json may fit."""
         rivals = {
             architecture: tuple(claim for claim in claims if any(_are_rivals(claim, other) for other in claims))
             for architecture, claims in self.claims.items()
@@ -100,9 +100,9 @@ class Plugins:
 
 
 def discover(environ: Mapping[str, str] = os.environ) -> Plugins:
-    """Load every installed plugin, except those that ``TRANSEPT_DISABLE_PLUGINS`` in `environ` leaves out.
+    """Load every installed plugin, except those in ``TRANSEPT_DISABLE_PLUGINS`` of `environ`.
 
-    Never raises for what a plugin does; its report carries the error.
+    Errors of a plugin are in its report, and are not raised.
     """
     disabled = {name.strip() for name in environ.get(DISABLE_VARIABLE, "").split(",")} - {""}
     entry_points = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
@@ -126,7 +126,7 @@ def _report(entry_point: importlib.metadata.EntryPoint, disabled: Set[str]) -> P
         models, diarize = _load(entry_point)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # not only Exception: a plugin may call sys.exit(), a Rust extension may panic
+    except BaseException as error:  # a plugin may call sys.exit(), a Rust extension may panic
         trace = traceback.format_exc()
         return PluginReport(name, distribution_name, version, "failed", error=one_line(error), traceback=trace)
     origin = f'plugin "{name}" of {distribution_name} {version}'
@@ -137,10 +137,10 @@ def _report(entry_point: importlib.metadata.EntryPoint, disabled: Set[str]) -> P
 def _load(
     entry_point: importlib.metadata.EntryPoint,
 ) -> tuple[tuple[ModelSpec, ...], Callable[..., list[Any]] | None]:
-    """Import, register and check one plugin, and ask it for its models and its diarizer.
+    """Import, register and check one plugin, and get its models and its diarizer.
 
-    Every entry point has a plugin manager to itself. So a plugin that fails is forgotten with its manager, without a
-    half-registered hook left behind; two distributions may use the same plugin name; and whose model it is, is known.
+    Every entry point has a separate plugin manager. So a plugin that fails leaves no half-registered hook, two
+    distributions may use the same plugin name, and the origin of each model is known.
     """
     manager = pluggy.PluginManager(PROJECT_NAME)
     manager.add_hookspecs(hookspecs)
@@ -157,7 +157,7 @@ def _load(
 
 
 def _check_hooks(manager: pluggy.PluginManager, plugin: Any) -> None:
-    """Raise PluginError for a hook that does not exist (a misspelt one, most likely) and for a plugin without one."""
+    """Raise PluginError for an unknown hook, which is probably misspelt, and for a plugin without a hook."""
     try:
         manager.check_pending()
     except pluggy.PluginValidationError:
@@ -196,7 +196,7 @@ def _are_rivals(one: Claim, other: Claim) -> bool:
 
 
 def _qualified(spec: ModelSpec) -> str:
-    """What follows an architecture, or a family's name, in words."""
+    """Return the requirements of a spec in words, to follow an architecture or a family's name."""
     return f" with {in_words(spec.requires)}" if spec.requires else ""
 
 
@@ -205,9 +205,9 @@ def _a(value: Any) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """``"ImportError: No module named 'foo'"``, whatever the error's text looks like."""
+    """Return an error on one line: ``"ImportError: No module named 'foo'"``."""
     try:
         text = " ".join(str(error).split())
-    except Exception as broken:  # a plugin's own exception class may fail at being printed, too
+    except Exception as broken:  # a plugin's exception class may also fail to print
         text = f"its text cannot be shown ({type(broken).__name__})"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,6 +1,6 @@
-"""Short names of models: which published checkpoint a name such as ``small`` stands for, as the plugins say.
+"""Short names of models: the published checkpoint of a name such as ``small``, as plugins declare them.
 
-Called where a model's name becomes a directory, and by ``transept models``. Knows no name by itself.
+Called when a model's name is resolved to a directory, and by ``transept models``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from transept.registry.spec import PublishedCheckpoint
 
 
 def published_checkpoints(plugins: Plugins) -> dict[str, tuple[PublishedCheckpoint, ...]]:
-    """Short name -> what it stands for, in the order of the plugins; more than one where they disagree."""
+    """Return short name -> its checkpoint, in the order of the plugins; several if plugins disagree."""
     found: dict[str, tuple[PublishedCheckpoint, ...]] = {}
     for report in plugins.reports:
         for spec in report.models:
@@ -23,12 +23,12 @@ def published_checkpoints(plugins: Plugins) -> dict[str, tuple[PublishedCheckpoi
 
 
 def repository_of(name: str, plugins: Plugins) -> str | None:
-    """The repository that a short name stands for; None where no plugin knows the name.
+    """Return the repository of a short name; None if no plugin declares the name.
 
-    Raises CheckpointError where plugins disagree.
+    Raises CheckpointError if plugins disagree.
     """
     meant = published_checkpoints(plugins).get(name, ())
     if len(meant) > 1:
         repositories = " and ".join(f'"{each.repository}"' for each in meant)
-        raise CheckpointError(f'plugins mean {repositories} by "{name}": write which of them you want')
+        raise CheckpointError(f'plugins mean {repositories} by "{name}"; pass one of these names')
     return meant[0].repository if meant else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -307,55 +307,48 @@ class ModelSpec:
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and self.name):
             raise PluginError(f"ModelSpec.name is {self.name!r}; it must be a family name")
+        if problem := next(self._problems(), None):
+            raise PluginError(f'ModelSpec "{self.name}": {problem}')
+
+    def _problems(self) -> Iterator[str]:
+        """Yield the problems of the fields in their order; a check relies on the previous ones."""
         if not (isinstance(self.architectures, tuple) and self.architectures):
-            raise PluginError(f'ModelSpec "{self.name}": architectures must be a tuple with at least one name')
+            yield "architectures must be a tuple with at least one name"
         if not all(isinstance(architecture, str) and architecture for architecture in self.architectures):
-            raise PluginError(f'ModelSpec "{self.name}": architectures is {self.architectures!r}; each must be a name')
+            yield f"architectures is {self.architectures!r}; each must be a name"
         if not (isinstance(self.model_class, str) and ":" in self.model_class):
-            raise PluginError(
-                f'ModelSpec "{self.name}": model_class is {self.model_class!r}; write "package.module:ClassName"'
-            )
+            yield f'model_class is {self.model_class!r}; write "package.module:ClassName"'
         if problem := requires_problem(self.requires):
-            raise PluginError(f'ModelSpec "{self.name}": requires {problem}')
+            yield f"requires {problem}"
         for name in ("default_decoder_prompt", "prepare_decoder_prompt", "tokenizers"):
             if not callable(getattr(self, name)):
-                raise PluginError(f'ModelSpec "{self.name}": {name} is {getattr(self, name)!r}; it must be a function')
+                yield f"{name} is {getattr(self, name)!r}; it must be a function"
         for name in ("input_mappers", "encoder_inputs", "weight_maps", "published"):
             if not isinstance(getattr(self, name), Mapping):
-                kind = type(getattr(self, name)).__name__
-                raise PluginError(f'ModelSpec "{self.name}": {name} must be a dict, not {kind}')
+                yield f"{name} must be a dict, not {type(getattr(self, name)).__name__}"
         for format_name in self.weight_maps:
             if format_name not in WEIGHT_FORMATS:
                 known = " or ".join(f'"{each}"' for each in WEIGHT_FORMATS)
-                raise PluginError(f'ModelSpec "{self.name}": weight_maps has {format_name!r}; a key is {known}')
+                yield f"weight_maps has {format_name!r}; a key is {known}"
         for modality, mapper in self.input_mappers.items():
             if not (callable(mapper) or isinstance(mapper, str)):
-                raise PluginError(f'ModelSpec "{self.name}": the mapper of {modality!r} is {mapper!r}, no function')
+                yield f"the mapper of {modality!r} is {mapper!r}; it must be a function, or a reference to one"
         prompted = self.prompted_modalities
         if not isinstance(prompted, tuple) or not all(modality in self.input_mappers for modality in prompted):
-            raise PluginError(
-                f'ModelSpec "{self.name}": prompted_modalities is {prompted!r}; it must be a tuple of keys of '
-                "input_mappers"
-            )
+            yield f"prompted_modalities is {prompted!r}; it must be a tuple of keys of input_mappers"
         for name, function in self.encoder_inputs.items():
             if not (isinstance(name, str) and name.isidentifier()) or name in ENCODE_ARGUMENTS:
                 reserved = ", ".join(ENCODE_ARGUMENTS)
-                raise PluginError(
-                    f'ModelSpec "{self.name}": encoder_inputs has {name!r}; names are keywords of `encode`, and '
-                    f"{reserved} are its own"
-                )
+                yield f"encoder_inputs has {name!r}; names are keywords of `encode`, other than {reserved}"
             if not (callable(function) or isinstance(function, str)):
-                raise PluginError(f'ModelSpec "{self.name}": encoder_inputs[{name!r}] is {function!r}, no function')
-        if not isinstance(self.speech, SpeechSpec | None):
-            raise PluginError(f'ModelSpec "{self.name}": speech must be a SpeechSpec or None, not {self.speech!r}')
-        if not isinstance(self.text, TextSpec | None):
-            raise PluginError(f'ModelSpec "{self.name}": text must be a TextSpec or None, not {self.text!r}')
-        if not isinstance(self.vision, VisionSpec | None):
-            raise PluginError(f'ModelSpec "{self.name}": vision must be a VisionSpec or None, not {self.vision!r}')
+                yield f"encoder_inputs[{name!r}] is {function!r}; it must be a function, or a reference to one"
+        for name, kind in (("speech", SpeechSpec), ("text", TextSpec), ("vision", VisionSpec)):
+            if not isinstance(getattr(self, name), kind | None):
+                yield f"{name} must be a {kind.__name__} or None, not {getattr(self, name)!r}"
         if self.vision is not None and self.vision.modality not in self.input_mappers:
-            raise PluginError(f'ModelSpec "{self.name}": vision needs input_mappers["{self.vision.modality}"]')
+            yield f'vision needs input_mappers["{self.vision.modality}"]'
         for short_name, published in self.published.items():
             if not (isinstance(short_name, str) and SHORT_NAME.fullmatch(short_name)):
-                raise PluginError(f'ModelSpec "{self.name}": {short_name!r} is no short name, such as "small"')
+                yield f'published has {short_name!r}; a short name is a text such as "small"'
             if not isinstance(published, PublishedCheckpoint):
-                raise PluginError(f'ModelSpec "{self.name}": {short_name!r} must be a PublishedCheckpoint')
+                yield f"{short_name!r} must be a PublishedCheckpoint"

@@ -1,7 +1,7 @@
 """The test kit for plugins: a model beside its transformers reference, on small random weights.
 
-Imported by the tests of whoever writes a model, never by Transept itself. It raises AssertionErrors, so any test runner
-serves. Needs what Transept needs and nothing more: torch and transformers, loaded when a check runs.
+Imported by the tests of plugins, never by Transept itself. It raises AssertionErrors, so it works with any test runner.
+It needs only Transept's dependencies, of which torch and transformers load when a check runs.
 """
 
 from transept.testing.parity import CHECKS, Parity

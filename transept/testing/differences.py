@@ -1,4 +1,4 @@
-"""What differs between a model and its reference, in words that say where to look. Called by Parity."""
+"""Differences between a model and its reference in words, with the likely place of the fault. Called by Parity."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 INDIFFERENT = (
-    "check_decode: the reference decodes the same tokens after every prompt, so that ids prove nothing about the "
+    "check_decode: the reference decodes the same tokens after every prompt, so ids prove nothing about the "
     "encoder. Draw its weights wider (init_std=0.3 in its config), or give it more layers."
 )
 DECODE = (
@@ -25,15 +25,16 @@ BATCH = (
 )
 PREEMPTION = (
     "If check_decode passes, the same decode with room enough is right. A recomputed request runs its decoder prompt "
-    "and all its tokens in one step: look for what holds for short decoder prompts only, or is kept between steps."
+    "and all its tokens in one step: look for code that is valid for short decoder prompts only, or that "
+    "keeps state between steps."
 )
 NOT_CAUSAL = (
-    "The reference's own logits after these tokens change when it sees later ones, as those of experts with a capacity "
-    "do, which drop tokens beyond it. Raise the capacity in its config until nothing is dropped, or give Parity "
+    "The reference's own logits after these tokens change when it sees later ones. Experts with a capacity do so: they "
+    "drop tokens beyond it. Raise the capacity in its config until nothing is dropped, or give Parity "
     "run_reference=transept.testing.step_by_step, which runs it token by token."
 )
 BEAMS = (
-    "If check_decode passes, the logits are right: compare what the two sides start with (the decoder prompt, "
+    "If check_decode passes, the logits are right: compare the start of both sides (the decoder prompt, "
     "forced_bos_token_id) and the generation settings that each reads."
 )
 
@@ -44,7 +45,7 @@ AFTER_THE_ENCODER = (
 
 
 def of_logits(ours: Tensor, theirs: Tensor, before: Sequence[int], chosen: int, tolerance: float) -> str | None:
-    """How two rows of logits [vocabulary] differ, or that the chosen token is not the reference's.
+    """Return how two rows of logits [vocabulary] differ, or that the reference chooses another token; else None.
 
     before: the decoder's tokens so far.
     """
@@ -62,7 +63,7 @@ def of_logits(ours: Tensor, theirs: Tensor, before: Sequence[int], chosen: int, 
 
 
 def of_ids(ours: Sequence[int], theirs: Tensor, decoder_prompt: Sequence[int]) -> str | None:
-    """The first greedy id that the reference would not choose by its logits [ids, vocabulary]."""
+    """Return the first greedy id that the reference would not choose by its logits [ids, vocabulary]; or None."""
     for step, (token, row) in enumerate(zip(ours, theirs, strict=True)):
         choice = _other_choice(row, [*decoder_prompt, *ours[:step]], token)
         if choice:
@@ -71,7 +72,7 @@ def of_ids(ours: Sequence[int], theirs: Tensor, decoder_prompt: Sequence[int]) -
 
 
 def of_hypotheses(ours: Sequence[Hypothesis], theirs: Sequence[Hypothesis], tolerance: float) -> str | None:
-    """The first hypothesis, best first, whose ids or score differ."""
+    """Return the first hypothesis, best first, whose ids or score differ; or None."""
     for rank, (our, their) in enumerate(zip_longest(ours, theirs)):
         if our is None or their is None:
             return f"{len(ours)} hypotheses, the reference returns {len(theirs)}."
@@ -91,17 +92,17 @@ def of_hypotheses(ours: Sequence[Hypothesis], theirs: Sequence[Hypothesis], tole
 
 
 def unseen(keywords: Mapping[str, object]) -> str:
-    """For a reference whose logits are the same whatever the encoder is given, under these keywords."""
+    """Return the problem of a reference whose logits do not depend on the encoder's input, with these keywords."""
     return (
         f"the reference gives the same logits for every input, so it did not see them: it was given "
-        f"{', '.join(keywords)}, and may know what the encoder takes under another name, or run its encoder elsewhere "
+        f"{', '.join(keywords)}, and may have another name for the encoder's input, or run its encoder elsewhere "
         "than in get_encoder().\n  Look at inputs=, or give Parity run_reference=function(model, keywords, "
         "decoder_input_ids)."
     )
 
 
 def rounding_cause(rounding: float) -> str:
-    """For a reference whose own logits are that far from what they are in float64."""
+    """Return the cause for a reference whose logits are that far from its logits in float64."""
     return (
         f"The reference is itself {rounding:.2g} away from its logits in float64: its weights magnify rounding. Draw "
         "them narrower before you look for a fault."
@@ -109,10 +110,10 @@ def rounding_cause(rounding: float) -> str:
 
 
 def prefill_cause(encoder_hidden: Tensor, encoded: Tensor | None, ours: Tensor, theirs: Tensor) -> str:
-    """Where a difference that is there before the first new token may come from.
+    """Return the likely cause of a difference before the first new token.
 
-    encoder_hidden, encoded: our encoder's output and transformers', [encoder tokens, hidden]; encoded: None where it is
-        not known. ours, theirs: logits.
+    encoder_hidden, encoded: our encoder's output and transformers', [encoder tokens, hidden]; encoded: None if it is
+        unknown. ours, theirs: logits.
     """
     if encoded is None:
         cause = (
@@ -120,7 +121,7 @@ def prefill_cause(encoder_hidden: Tensor, encoded: Tensor | None, ours: Tensor, 
             "first, then at the decoder and the head, and at their names in the weight map."
         )
     elif encoder_hidden.shape[:-1] == encoded.shape[:-1] and encoder_hidden.shape != encoded.shape:
-        cause = (  # one of them projects to the decoder's width, the other leaves that to the decoder: none is wrong
+        cause = (  # one projects to the decoder's width, in the other the decoder does: both are right
             f"Look at {AFTER_THE_ENCODER} Outputs of encoders of two widths, as those before and after a projection to "
             "the decoder's are, are not compared."
         )
@@ -142,14 +143,14 @@ def prefill_cause(encoder_hidden: Tensor, encoded: Tensor | None, ours: Tensor, 
 
 
 def _differ(ours: Tensor, theirs: Tensor) -> bool:
-    """Whether more than rounding sets them apart."""
+    """True if they differ by more than rounding."""
     return not float((ours - theirs).abs().max()) <= 1e-4 * float(theirs.abs().max())
 
 
 def _other_choice(theirs: Tensor, before: Sequence[int], chosen: int) -> str | None:
-    """What the reference chooses by its logits [vocabulary], unless it is the chosen token.
+    """Return the reference's choice by its logits [vocabulary], or None if it is the chosen token.
 
-    Both leave out what would repeat a pair of tokens (see subject.Request).
+    Both sides exclude tokens that would repeat a pair of tokens (see subject.Request).
     """
     repeats = {second for first, second in pairwise(before) if first == before[-1]}
     ranked = [int(token) for token in theirs.topk(len(repeats) + 2).indices if int(token) not in repeats]
@@ -166,5 +167,5 @@ def _tie(margin: float, between: str) -> str:
 
 
 def _excerpt(token_ids: Sequence[int], step: int) -> str:
-    """The tokens around a step."""
+    """Return the tokens around a step."""
     return f"[... {', '.join(map(str, token_ids[max(0, step - 2) : step + 3]))} ...]"

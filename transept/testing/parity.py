@@ -1,7 +1,7 @@
-"""Parity: the checks that a model gives what its transformers reference gives, alone, in a batch, under preemption.
+"""Parity: check that a model's results equal its transformers reference's: alone, in a batch, under preemption.
 
-Every check uses the same prompts and raises AssertionError at the first thing that differs: where it is, and what it
-may come from. Subject runs our side, Reference transformers', `differences` has the words.
+Every check uses the same prompts. It raises AssertionError at the first difference, with its place and likely cause.
+Subject runs our side, Reference runs transformers', and `differences` has the messages.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from transept.core.engine import Engine
     from transept.core.outputs import RequestOutput
 
-# Encoder tokens; those beyond the model's positions are cut to them. The last has more keys than the kernels take into
-# one piece, on a CPU 128 and on a GPU 512.
+# In encoder tokens; cut to the model's positions. The last has more keys than one piece of the kernels, which has 128
+# on a CPU and 512 on a GPU.
 ENCODER_LENGTHS = (33, 7, 1, 64, 150)
 GPU_ENCODER_LENGTHS = (*ENCODER_LENGTHS[:-1], 600)
 LONGER_BY = 12  # tokens after the decoder prompt in the second one of check_prefill
@@ -36,7 +36,7 @@ NUM_BEAMS = 4
 JOIN_EVERY = 3  # steps between two requests that join a batch
 CHECKS = ("prefill", "decode", "batch", "preemption", "beam_search", "low_precision")
 SHORTAGES = ((8, False), (8, True), (16, False), (16, True))  # slots of a block, and swapped or else recomputed
-ROLES = ("pad", "bos", "eos", "decoder_start", "unk")  # of tokens that prompts are drawn without
+ROLES = ("pad", "bos", "eos", "decoder_start", "unk")  # of tokens that are not drawn for prompts
 
 
 class Parity:
@@ -46,9 +46,9 @@ class Parity:
         evaluation mode. Seed it and draw its weights wide, with ``init_std=0.3`` or so in its config: with the usual
         0.02 all logits are nearly tied, so that rounding decides ids and a fault changes little. (Where embeddings are
         scaled, or attention is not, 0.15 is wide.)
-    draw_constants: whether weights of `reference` whose numbers are all the same, as norms and biases of a new model
-        are, get seeded noise of width 0.3, in place and before it is saved: else a norm in another's place or a missing
-        bias would change nothing. Buffers of that kind get it, too, but for variances.
+    draw_constants: True if weights of `reference` whose numbers are all equal, such as norms and biases of a new
+        model, get seeded noise of width 0.3, in place and before it is saved: otherwise a misplaced norm or a missing
+        bias would change nothing. So do such buffers, except variances.
     run_reference: function ``(model, keywords, decoder_input_ids)`` that returns logits [1, tokens, vocabulary], for a
         reference that is not run by ``get_encoder()(**keywords)`` and ``model(encoder_outputs=...,
         decoder_input_ids=...)``, which it is by default. `step_by_step` is one.
@@ -56,10 +56,10 @@ class Parity:
         files before: name another architecture in config.json, rename weights, add a tokenizer.
     device: where Transept runs; the reference runs on the CPU.
     plugin: the one to take where several run the checkpoint, by its name or by its distribution's.
-    inputs: for an encoder that takes no text, several inputs of different lengths: pairs of what a prompt holds as
-        multi_modal_data, such as ``{"audio": (waveform, 16000)}``, and of the same as keywords of the reference, a
-        batch of one, such as ``{"input_values": [1, samples]}``. Default: `prompts`. Where the encoder reads text
-        beside the data, the former is a whole prompt: ``{"multi_modal_data": {...}, "prompt_tokens": [...]}``.
+    inputs: for an encoder that takes no text, several inputs of different lengths: pairs of a prompt's
+        multi_modal_data, such as ``{"audio": (waveform, 16000)}``, and the same input as keywords of the reference, a
+        batch of one, such as ``{"input_values": [1, samples]}``. Default: `prompts`. If the encoder also reads
+        text, the former is a whole prompt: ``{"multi_modal_data": {...}, "prompt_tokens": [...]}``.
     encoder_lengths: of `prompts`, in tokens. Default: ENCODER_LENGTHS.
     decoder_prompt: token ids, the decoder start token first. Default: the family's own, from its ModelSpec.
     prompt_lengths: of further decoder prompts, which continue that one with seeded ids: check_prefill tries all of them
@@ -133,9 +133,9 @@ class Parity:
 
     @cached_property
     def decoder_prompts(self) -> list[list[int]]:
-        """`decoder_prompt`, and those of prompt_lengths.
+        """`decoder_prompt`, and prompts of prompt_lengths.
 
-        Raises ParameterError for one that is no longer than `decoder_prompt`, or leaves the decoder no position.
+        Raises ParameterError for a length that is not above `decoder_prompt`'s, or leaves the decoder no position.
         """
         first, bound = self.decoder_prompt, self.engine.shape.max_target_positions
         for length in self._prompt_lengths:
@@ -150,7 +150,7 @@ class Parity:
 
     @cached_property
     def inputs(self) -> list[EncoderInput]:
-        """What the encoder is given in every check."""
+        """Inputs of the encoder in every check."""
         import torch
 
         if self._given_inputs is None:
@@ -209,7 +209,7 @@ class Parity:
     def check_preemption(self) -> None:
         """Greedy ids with too little cache: requests are recomputed or swapped, with blocks of several sizes.
 
-        After every step all blocks are owned exactly as often as they are counted, and at the end they are free.
+        After every step, block reference counts match their owners; at the end, all blocks are free.
         """
         self._check_preempted("check_preemption", self._requests(), SHORTAGES)
 
@@ -230,9 +230,9 @@ class Parity:
     def check_low_precision(self, dtypes: Sequence[str] = ("bfloat16", "float16"), share: float = 0.95) -> None:
         """The most likely token of each step in lower precision, beside the reference in the same dtype or in float32.
 
-        On a CPU a model in bfloat16 has activations in float32, and rounds what it multiplies. Both sides see the same
-        tokens before each step: those of a greedy decode in float32, NEW_TOKENS of every input. A reference that does
-        not run in a dtype, since part of it stays in float32, is compared in float32 alone.
+        On a CPU, a model in bfloat16 has activations in float32, and rounds operands of products. Both sides get the
+        same tokens before each step, from a greedy decode in float32 with NEW_TOKENS of every input. A reference that
+        does not run in a dtype, since part of it stays in float32, is compared in float32 alone.
         share: how many of all steps have to agree, from 0 to 1. Rounding makes some of them near ties, in any model.
         """
         requests = self._requests()
@@ -251,7 +251,7 @@ class Parity:
                 raise AssertionError(f"check_low_precision: {precision.problem(share)}")
 
     def save_tokenizer(self) -> Path:
-        """Add a tokenizer in which every token is a word of its own, "word5" for 5. Returns the checkpoint's folder.
+        """Add a tokenizer in which every token is one word, "word5" for 5. Returns the checkpoint's folder.
 
         So a command can be run with the checkpoint, such as ``transept transcribe``.
         """
@@ -261,7 +261,7 @@ class Parity:
         return self.subject.directory
 
     def _requests(self, num_beams: int = 1) -> list[Request]:
-        """One an input, with the decoder prompts in turn."""
+        """Return a request for each input, with the decoder prompts in turn."""
         prompts = [prompt for prompt, _ in zip(cycle(self.decoder_prompts), self.inputs, strict=False)]
         return [
             Request(each, prompt, self._fitting(NEW_TOKENS, prompt), num_beams)
@@ -269,7 +269,7 @@ class Parity:
         ]
 
     def _fitting(self, num_tokens: int, decoder_prompt: Sequence[int]) -> int:
-        """So many new tokens, or as many as the model has positions for after the decoder prompt."""
+        """Return num_tokens, or the number of the model's positions after the decoder prompt if that is less."""
         bound = self.engine.shape.max_target_positions
         return num_tokens if bound is None else min(num_tokens, bound - len(decoder_prompt))
 
@@ -277,7 +277,7 @@ class Parity:
         return self.reference.sees_inputs(self.inputs, self.decoder_prompt)
 
     def _draw(self, lengths: Sequence[int]) -> list[list[int]]:
-        """Seeded token ids that both sides have and that have no role."""
+        """Draw seeded token ids that both sides have and that have no role."""
         import torch
 
         config = self.engine.model_config
@@ -314,9 +314,9 @@ class Parity:
         return ids
 
     def _cause(self, request: Request, recording: Recording, ids: list[int], later: Any) -> str:
-        """Where a difference in the logits after these new ids may come from.
+        """Return the likely cause of a difference in the logits after these new ids.
 
-        later: the reference's logits [vocabulary], computed with the tokens after these in sight.
+        later: the reference's logits [vocabulary], computed when it also sees later tokens.
         """
         if not self._reference_sees():
             return differences.unseen(request.encoder.keywords)
@@ -351,7 +351,7 @@ class Parity:
                 raise AssertionError(f"{how}: {self._where(request)}: {problem}\n  {cause}")
 
     def _reference_logits(self, request: Request, ids: Sequence[int], dtype: str = "float32") -> Any:
-        """The reference's logits [ids, vocabulary] from which each id is chosen, in a dtype."""
+        """Return the reference's logits [ids, vocabulary] from which each id is chosen, in a dtype."""
         logits = self.reference.logits(request.encoder, [*request.decoder_prompt, *ids[:-1]], dtype)
         return logits[len(request.decoder_prompt) - 1 :]
 
@@ -363,5 +363,5 @@ class Parity:
 
 
 def _encoder_prompt(data: Mapping[str, Any]) -> Any:
-    """A whole prompt as it is; else multimodal data in one."""
+    """Return a whole prompt unchanged; multimodal data become a prompt."""
     return data if {"multi_modal_data", "prompt_tokens"} & data.keys() else {"multi_modal_data": data}

@@ -1,4 +1,4 @@
-"""Precision: how a model and its reference agree in bfloat16 or float16, and what parts them. Called by Parity."""
+"""Precision: the agreement of a model and its reference in bfloat16 or float16. Called by Parity."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
-WORSE_BY = 3.0  # times the reference's distance from float32, beyond which it is ours that loses digits
+WORSE_BY = 3.0  # ratio of our distance from float32 to the reference's, above which ours loses digits
 
 
 class Precision:
-    """The steps of all requests in one dtype."""
+    """The agreement over the steps of all requests in one dtype."""
 
     def __init__(self, dtype: str) -> None:
         self.dtype = dtype
         self._steps = self._agreeing = 0
         self._ours_off = self._theirs_off = 0.0  # sums over steps of the distances from float32
         self._reference_runs = True  # in the dtype
-        self._first = ""  # where the most likely token differs first
-        self._not_finite: dict[str, str] = {}  # whose logits are not finite -> where first
+        self._first = ""  # the first step with another most likely token
+        self._not_finite: dict[str, str] = {}  # side whose logits are not finite -> its first step
 
     def add(self, where: str, ours: Sequence[Tensor], theirs: Tensor | None, exact: Tensor) -> None:
-        """The steps of one request. ours: logits [vocabulary] of each; theirs, exact: the reference's [steps,
-        vocabulary] in the dtype, None where it does not run in it, and in float32.
+        """Add the steps of one request.
+
+        ours: logits [vocabulary] of each. theirs, exact: the reference's logits [steps, vocabulary], in the dtype (None
+        if it does not run in it) and in float32.
         """
         self._reference_runs = theirs is not None
         rows = exact if theirs is None else theirs.float()
@@ -48,14 +50,14 @@ class Precision:
 
     @property
     def share(self) -> float:
-        """Of the steps, how many have the most likely token of the reference, in the dtype or in float32.
+        """Share of steps with the reference's most likely token, in the dtype or in float32.
 
-        0 where a logit of ours is not finite.
+        0 if a logit of ours is not finite.
         """
         return 0.0 if "our" in self._not_finite else self._agreeing / self._steps
 
     def problem(self, wanted: float) -> str:
-        """What is wrong where the share is too small, and what it may come from."""
+        """Return the problem if the share is too small, and its likely cause."""
         ours, theirs = self._ours_off / self._steps, self._theirs_off / self._steps
         own = (
             f"the reference's own in {self.dtype} {theirs:.2g}" if self._reference_runs else "which runs in that alone"
@@ -74,13 +76,13 @@ class Precision:
             )
         if not self._reference_runs:
             return (
-                "Look for what the reference computes in float32 whatever its dtype; or draw the weights wider or "
+                "Look for operations that the reference computes in float32 in any dtype; or draw the weights wider or "
                 "narrower, or ask for a smaller share, if rounding decides between near ties."
             )
         if ours > WORSE_BY * theirs:
             return (
-                "Ours loses more: look for what the reference computes in float32 whatever its dtype, such as norms, "
-                "the softmax, rotary angles, position tables, routers."
+                "Ours loses more: look for operations that the reference computes in float32 in any dtype, such as "
+                "norms, the softmax, rotary angles, position tables, routers."
             )
         return (
             "Both lose about as much, so rounding decides between near ties: draw the weights wider or narrower until "

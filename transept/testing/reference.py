@@ -1,4 +1,4 @@
-"""Reference: a transformers model, run in the ways that leave least to get wrong. Called by Parity."""
+"""Reference: a transformers model, run without a cache or padding. Called by Parity."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ RunReference = Callable[[Any, dict[str, Any], "Tensor"], "Tensor"]
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """What a beam search returns: new tokens, the end-of-sequence token included, and their score."""
+    """A result of a beam search: new tokens, including the end-of-sequence token, and their score."""
 
     token_ids: list[int]
     score: float  # transformers' sequences_scores
 
 
 class Reference:
-    """A transformers encoder/decoder model in float32, and copies of it in other dtypes, whose results are kept.
+    """A transformers encoder/decoder model in float32, and copies of it in other dtypes, with cached results.
 
-    Logits come from one run of the decoder over a whole sequence, without its cache, or from `run`. Weights that are
-    constant, as norms and biases are at first, are drawn when it is made, if draw_constants.
-    Whatever the model raises becomes an AssertionError, which says on what.
+    Logits come from one run of the decoder over a whole sequence, without its cache, or from `run`. draw_constants:
+    True to draw constant weights, such as norms and biases of a new model. Exceptions of the model become
+    AssertionErrors that name its input.
     """
 
     def __init__(self, model: Any, run: RunReference | None = None, draw_constants: bool = True) -> None:
@@ -41,18 +41,18 @@ class Reference:
         self._run = run
         self._copies: dict[str, Any] = {"float32": self.model}
         self._encoded: dict[tuple[str, EncoderInput], Any] = {}
-        self._logits: dict[tuple[str, EncoderInput, tuple[int, ...]], Tensor] = {}  # by the decoder's tokens, too
+        self._logits: dict[tuple[str, EncoderInput, tuple[int, ...]], Tensor] = {}  # also by the decoder's tokens
         self._beams: dict[EncoderInput, list[Hypothesis]] = {}
 
     def encoder_hidden(self, given: EncoderInput) -> Tensor | None:
-        """The encoder's output, [tokens, hidden]; None where only `run` knows how it is called."""
+        """Return the encoder's output, [tokens, hidden]; None if `run` calls the model."""
         if self._run is not None:
             return None
         with self._telling("float32", given):
             return self._encode("float32", given).last_hidden_state[0]
 
     def logits(self, given: EncoderInput, decoder_tokens: Sequence[int], dtype: str = "float32") -> Tensor:
-        """Logits [decoder tokens, vocabulary], each row from the decoder's tokens up to its own, in a dtype."""
+        """Return logits [decoder tokens, vocabulary] in a dtype, each row for the tokens up to its position."""
         import torch
 
         key = dtype, given, tuple(decoder_tokens)
@@ -63,19 +63,19 @@ class Reference:
                     self._logits[key] = self._run(self._in(dtype), _in_dtype(given, dtype), ids)[0]
                 else:
                     encoder = {"encoder_outputs": self._encode(dtype, given)}
-                    if "attention_mask" in given.keywords:  # hides from the decoder, too, what became of padding
+                    if "attention_mask" in given.keywords:  # also masks padding in the decoder
                         encoder["attention_mask"] = given.keywords["attention_mask"]
                     output = self._in(dtype)(**encoder, decoder_input_ids=ids, use_cache=False)
                     self._logits[key] = output.logits[0]
         return self._logits[key]
 
     def sees_inputs(self, inputs: Sequence[EncoderInput], decoder_tokens: Sequence[int]) -> bool:
-        """Whether the logits after these tokens depend on what the encoder is given."""
+        """True if the logits after these tokens depend on the encoder's input."""
         first, *others = (self.logits(given, decoder_tokens)[-1] for given in inputs)
         return any(bool(((row - first).abs() > 1e-6 * first.abs().max()).any()) for row in others)
 
     def runs_in(self, dtype: str, given: EncoderInput, decoder_tokens: Sequence[int]) -> bool:
-        """Whether the model gives logits in a dtype: it may insist on its own, or keep a table in float32."""
+        """True if the model runs in a dtype: it may require another one, or have a table in float32."""
         try:
             self.logits(given, decoder_tokens, dtype)
         except AssertionError:
@@ -83,14 +83,14 @@ class Reference:
         return True
 
     def rounding(self, given: EncoderInput, decoder_tokens: Sequence[int]) -> float:
-        """How far the last of the logits are from those of the same model in float64, at most; NaN if it has none."""
+        """Return the largest difference of the last logits from those in float64; NaN if the model has none."""
         if not self.runs_in("float64", given, decoder_tokens):
             return float("nan")
         exact = self.logits(given, decoder_tokens, "float64")[-1]
         return float((exact - self.logits(given, decoder_tokens)[-1]).abs().max())
 
     def _in(self, dtype: str) -> Any:
-        """The model in a dtype."""
+        """Return the model in a dtype."""
         import torch
 
         if dtype not in self._copies:
@@ -98,13 +98,15 @@ class Reference:
         return self._copies[dtype]
 
     def _encode(self, dtype: str, given: EncoderInput) -> Any:
-        """The encoder's BaseModelOutput."""
+        """Return the encoder's BaseModelOutput."""
         import torch
 
         if (dtype, given) not in self._encoded:
             model, keywords = self._in(dtype), _in_dtype(given, dtype)
             with torch.inference_mode():
-                if {"input_ids"} < keywords.keys():  # text and data meet before what get_encoder returns
+                if {
+                    "input_ids"
+                } < keywords.keys():  # get_encoder() returns only the part after text and data are merged
                     self._encoded[dtype, given] = _encode_both(model, keywords)
                 else:
                     self._encoded[dtype, given] = model.get_encoder()(**keywords)
@@ -112,7 +114,7 @@ class Reference:
 
     @contextmanager
     def _telling(self, dtype: str, given: EncoderInput) -> Iterator[None]:
-        """Raise what the model raises as an AssertionError that says how it was called."""
+        """Context that turns exceptions of the model into AssertionErrors that say how it was called."""
         try:
             yield
         except Exception as error:
@@ -125,20 +127,20 @@ class Reference:
             ) from error
 
     def beam_search(self, request: Request) -> list[Hypothesis]:
-        """All hypotheses of transformers' ``generate``, best first, by the model's own generation settings."""
+        """Return all hypotheses of transformers' ``generate``, best first, with the model's generation settings."""
         if request.encoder not in self._beams:
             self._beams[request.encoder] = self._search(request)
         return self._beams[request.encoder]
 
     def _search(self, request: Request) -> list[Hypothesis]:
-        """`generate` starts by itself where it would start with the request's decoder prompt, or force its rest."""
+        """Run `generate`, with the decoder prompt only up to the tokens that `generate` forces itself."""
         import torch
 
         settings = self.model.generation_config
         start, forced = settings.decoder_start_token_id, settings.forced_bos_token_id
         given = request.decoder_prompt[:1] if request.decoder_prompt == [start, forced] else request.decoder_prompt
         keywords = dict(request.encoder.keywords)
-        if "input_ids" in keywords:  # of which else none would be the padding token
+        if "input_ids" in keywords:  # otherwise `generate` would mask padding tokens in it
             keywords["attention_mask"] = torch.ones_like(keywords["input_ids"])
         with self._telling("float32", request.encoder), torch.inference_mode():
             output = self.model.generate(
@@ -161,10 +163,10 @@ class Reference:
 
 
 def step_by_step(model: Any, keywords: dict[str, Any], decoder_input_ids: Tensor) -> Tensor:
-    """A way to run a reference: token by token with its cache, as it decodes.
+    """Run a reference token by token with its cache.
 
-    For a reference whose logits of a token depend on later tokens where it sees both, as those of experts with a
-    capacity do. keywords: a batch of one. decoder_input_ids: [1, tokens]. Returns logits [1, tokens, vocabulary].
+    For a reference whose logits of a token depend on later tokens if it sees both, such as experts with a capacity.
+    keywords: a batch of one. decoder_input_ids: [1, tokens]. Returns logits [1, tokens, vocabulary].
     """
     import torch
 
@@ -177,7 +179,7 @@ def step_by_step(model: Any, keywords: dict[str, Any], decoder_input_ids: Tensor
 
 
 def _in_dtype(given: EncoderInput, dtype: str) -> dict[str, Any]:
-    """The keywords of the reference, numbers that are no integers in a dtype."""
+    """Return the keywords of the reference, with floating-point tensors in a dtype."""
     import torch
 
     return {
@@ -189,7 +191,7 @@ def _in_dtype(given: EncoderInput, dtype: str) -> dict[str, Any]:
 
 
 def _encode_both(model: Any, keywords: dict[str, Any]) -> Any:
-    """The encoder's BaseModelOutput of text and data together."""
+    """Return the encoder's BaseModelOutput for text together with data."""
     import torch
     from transformers.modeling_outputs import BaseModelOutput
 
@@ -212,6 +214,6 @@ def _draw_constants(model: Any) -> None:
 
 
 def _to_the_end(token_ids: list[int], eos_token_ids: Sequence[int]) -> list[int]:
-    """The tokens up to and with the first end-of-sequence token, without the padding after it."""
+    """Return the tokens up to and including the first end-of-sequence token, without padding."""
     end = next((index for index, token in enumerate(token_ids) if token in eos_token_ids), len(token_ids))
     return token_ids[: end + 1]

@@ -1,4 +1,4 @@
-"""Subject: the checkpoint under test, run by engines with room for everything or with too little. Called by Parity."""
+"""Subject: the checkpoint under test, run by engines with enough or too little cache. Called by Parity."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from transept.core.outputs import RequestOutput
     from transept.core.request.prompts import ExplicitEncoderDecoderPrompt, SingletonPrompt
 
-ROOM = 1 << 28  # bytes of cache: all requests of a check at once, for models of up to some ten million parameters
+ROOM = 1 << 28  # bytes of cache for all requests of a check, for models of up to some ten million parameters
 
 
 @dataclass(frozen=True, eq=False)
 class EncoderInput:
-    """One input of the encoder, as both sides take it.
+    """One input of the encoder, for both sides.
 
-    prompt: of Transept. keywords: of the reference, batches of one.
+    prompt: for Transept. keywords: for the reference, batches of one.
     """
 
     prompt: SingletonPrompt
@@ -35,12 +35,12 @@ class EncoderInput:
 
 @dataclass(frozen=True)
 class Request:
-    """One prompt of each side, and how to decode after them.
+    """A prompt for each side, and how to decode after it.
 
-    forced: the new tokens, whatever the logits say; empty where these choose them.
-    num_beams: 1 is greedy by the logits alone, without the checkpoint's settings and without an end; but no pair of
-        tokens comes twice, since random models else write one token for ever, and ids then tell little.
-        Several are a beam search by the checkpoint's settings, which returns every hypothesis.
+    forced: the new tokens; empty if the logits choose them.
+    num_beams: 1: greedy by the logits alone, without the checkpoint's settings and without an end. No pair of tokens
+        occurs twice, since random models would otherwise repeat one token, and ids would prove little. More: a beam
+        search with the checkpoint's settings, which returns every hypothesis.
     """
 
     encoder: EncoderInput
@@ -52,7 +52,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Forced:
-    """A logits processor that leaves one token at each step."""
+    """A logits processor that allows one token at each step."""
 
     token_ids: tuple[int, ...]
 
@@ -66,7 +66,7 @@ class Forced:
 
 @dataclass(frozen=True)
 class Recording:
-    """What the model computed.
+    """The model's results.
 
     logits: [rows, vocabulary] of every step. encoder_hidden: [encoder tokens, hidden] of every run of the encoder.
     """
@@ -76,7 +76,7 @@ class Recording:
 
 
 class Subject:
-    """A checkpoint directory, on a device in a dtype. plugin: the one to take where several can."""
+    """A checkpoint directory, on a device in a dtype. plugin: its name, if several run the checkpoint."""
 
     def __init__(self, directory: Path, device: str, plugin: str | None = None, dtype: str = "float32") -> None:
         self.dtype = dtype
@@ -86,15 +86,15 @@ class Subject:
 
     @cached_property
     def engine(self) -> Engine:
-        """The engine with room for everything, made when it is first needed."""
+        """The engine with enough cache, made on first use."""
         return self._engine(kv_cache_bytes=ROOM)
 
     def num_tokens(self, given: EncoderInput) -> int:
-        """Encoder tokens of an input."""
+        """Return the number of encoder tokens of an input."""
         return self.engine.preprocess(given.prompt).encoder.num_tokens
 
     def run_recorded(self, request: Request) -> tuple[RequestOutput, Recording]:
-        """One request alone, and what the model computed for it."""
+        """Run one request alone. Returns its output and the model's results."""
         executor = self.engine.executor
         assert isinstance(executor, InProcessExecutor)
         with _recording(executor.worker.runner) as recording:
@@ -102,22 +102,21 @@ class Subject:
         return output, recording
 
     def run(self, requests: Sequence[Request], join_every: int = 0) -> list[RequestOutput]:
-        """All requests in one batch, which one joins every so many steps."""
+        """Run all requests in one batch, which one joins every `join_every` steps."""
         outputs, _ = _run(self.engine, requests, join_every)
         return outputs
 
     def run_preempted(self, requests: Sequence[Request], block_size: int, swap: bool) -> list[RequestOutput]:
-        """All requests in one batch, with cache for the largest alone, or for two to begin; others are preempted.
+        """Run all requests in one batch, with cache only for the largest one, or for two to begin.
 
-        swap: preempted ones are swapped, else recomputed.
-
-        Raises AssertionError when nothing was preempted.
+        swap: True to swap preempted requests; else they are recomputed.
+        Raises AssertionError if no request was preempted.
         """
         import torch
 
         from transept.core.execution.kv_cache import block_bytes
 
-        # The largest first: it and the second begin together, and for both there is no room in the end.
+        # The two largest begin together, and together they outgrow the cache.
         order = sorted(range(len(requests)), key=lambda i: -self._num_blocks(requests[i], block_size))
         in_turn = [requests[i] for i in order]
         in_the_end = self._num_blocks(in_turn[0], block_size)
@@ -135,7 +134,7 @@ class Subject:
         return [outputs[order.index(number)] for number in range(len(requests))]
 
     def _num_blocks(self, request: Request, block_size: int) -> int:
-        """Cache blocks of so many slots that the request holds in the end."""
+        """Return the number of cache blocks of this size that the request has at its end."""
         decoder = [len(request.decoder_prompt) + request.max_tokens] * request.num_beams
         return sum(-(-size // block_size) for size in (self.num_tokens(request.encoder), *decoder))
 
@@ -146,12 +145,12 @@ class Subject:
 
 
 def _run(engine: Engine, requests: Sequence[Request], join_every: int) -> tuple[list[RequestOutput], bool]:
-    """Outputs in order, and whether a request that had begun was preempted.
+    """Return the outputs in order, and True if a running request was preempted.
 
-    Raises AssertionError when the block books are not right after a step, or blocks are held at the end, and the error
-    of a request that failed.
+    Raises AssertionError if block reference counts are wrong after a step, or blocks are not free at the end. Raises
+    the error of a failed request.
     """
-    engine.block_manager.reset()  # so that every encoder runs: nothing is left in the cache of earlier runs
+    engine.block_manager.reset()  # so that every encoder runs: drops cached cross tables of earlier runs
     waiting = list(enumerate(requests))
     finished: dict[str, RequestOutput] = {}
     preempted, step = False, 0
@@ -170,7 +169,7 @@ def _run(engine: Engine, requests: Sequence[Request], join_every: int) -> tuple[
     outputs = [finished[str(number)] for number in range(len(requests))]
     for output in outputs:
         if output.error is not None:
-            raise output.error  # whose cause is what the model raised
+            raise output.error  # its cause is the model's exception
     return outputs, preempted
 
 
@@ -193,7 +192,7 @@ def _add(engine: Engine, request_id: str, request: Request) -> None:
 
 @contextmanager
 def _recording(runner: Any) -> Iterator[Recording]:
-    """Keep what encode and compute_logits of a runner's model return, which replayed CUDA graphs would not tell."""
+    """Record the results of a runner model's encode and compute_logits, without replaying CUDA graphs."""
     model = runner.model
     encode, compute_logits = model.encode, model.compute_logits
     recording = Recording([], [])
@@ -213,4 +212,4 @@ def _recording(runner: Any) -> Iterator[Recording]:
         with runner.launching():
             yield recording
     finally:
-        del model.encode, model.compute_logits  # what is left is the class's own
+        del model.encode, model.compute_logits  # the class's methods remain

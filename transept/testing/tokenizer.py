@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def save_word_tokenizer(directory: Path, vocab_size: int, end: int | None) -> None:
-    """Save a tokenizer in which every token is a word of its own, "word5" for 5, and `end` is special."""
+    """Save a tokenizer in which every token is one word, "word5" for 5, and `end` is special."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 

@@ -1,7 +1,4 @@
-"""A document's job: from its text to what the model writes for it, told piece by piece where that is asked for.
-
-Run by TextGenerator.
-"""
+"""A document's job: encode it, run the requests, and return or stream the model's text. Run by TextGenerator."""
 
 from __future__ import annotations
 
@@ -18,9 +15,9 @@ from transept.text.job import TextJob
 
 
 def write_for(document: str | EncodedDocument, job: TextJob, stream: bool) -> Generator[Any, Any, GeneratedText]:
-    """A job: what the model writes for one document.
+    """A job whose result is the model's text for one document.
 
-    stream: tell (as str) what is new as soon as it is final, but for what the last token adds.
+    stream: True to yield new text (str) when it is final, except the text of the last token.
     """
     encoded: EncodedDocument
     if isinstance(document, EncodedDocument):
@@ -49,7 +46,7 @@ def _request(tokens: list[int], job: TextJob) -> Request:
 
 
 def _final_text(outputs: Sequence[RequestOutput | None], job: TextJob) -> str:
-    """The chunks' texts, up to and with what is final of the first that is not finished."""
+    """Return the texts of finished chunks, and the final part of the first unfinished one."""
     texts = []
     for output in outputs:
         if output is None:
@@ -57,7 +54,7 @@ def _final_text(outputs: Sequence[RequestOutput | None], job: TextJob) -> str:
         if output.finished:
             texts.append(output.outputs[0].text.strip())
             continue
-        if len(output.outputs) == 1:  # several are the beams of a search, any of which may win
+        if len(output.outputs) == 1:  # several are the beams of a search; any of them may win
             text = settled(output.outputs[0].text, job.sampling_params.stop, job.encoder.tokenizer)
             texts.append(text.strip())
         break
@@ -65,12 +62,12 @@ def _final_text(outputs: Sequence[RequestOutput | None], job: TextJob) -> str:
 
 
 def settled(text: str, stop: Sequence[str], tokenizer: Any) -> str:
-    """An unfinished text without its end, where the next tokens may change that. stop: the request's stop strings."""
+    """Return an unfinished text without the end that later tokens may change. stop: the request's stop strings."""
     longest_stop = max(map(len, stop), default=0)
     if longest_stop:
-        text = text[: 1 - longest_stop or None]  # the rest may begin a stop string, which is cut from the text
+        text = text[: 1 - longest_stop or None]  # the rest may begin a stop string, which is removed
     if getattr(tokenizer, "clean_up_tokenization_spaces", False):
-        text = text[: max(0, text.rfind(" "))]  # a blank goes when punctuation follows it
+        text = text[: max(0, text.rfind(" "))]  # clean-up removes a blank before punctuation
     return text
 
 

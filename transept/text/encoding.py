@@ -1,4 +1,4 @@
-"""DocumentEncoder: a document to the encoder's tokens for one task, whole, truncated or in chunks."""
+"""DocumentEncoder: convert a document to encoder tokens for one task, whole, truncated or in chunks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from transept.text.splitting import pieces
 
 @dataclass(frozen=True)
 class EncodedDocument:
-    """prompts: encoder token ids, one list a chunk. truncated: whether the document's end was cut off."""
+    """An encoded document. prompts: encoder token ids of each chunk. truncated: True if its end was cut off."""
 
     prompts: list[list[int]]
     truncated: bool = False
@@ -24,11 +24,11 @@ class EncodedDocument:
 class DocumentEncoder:
     """Encodes documents for one task.
 
-    tokenizer: the checkpoint's. task: as the model's family declares it; its prefix and its special tokens frame
-    every document and every chunk. limit: encoder tokens at most.
-    truncate: cut the end off a longer document; chunk: split it. Neither: it is an error.
-    limits: on the characters of a document, however it is cut.
-    Raises ParameterError when the limit leaves no room for a document.
+    tokenizer: the checkpoint's. task: the family's declaration; its prefix and its special tokens frame every document
+    and every chunk. limit: largest number of encoder tokens.
+    truncate: True to cut the end off a longer document. chunk: True to split it. Without both, it is an error.
+    limits: on the characters of a document, before it is cut.
+    Raises ParameterError if the limit leaves no room for a document.
     """
 
     def __init__(
@@ -58,10 +58,9 @@ class DocumentEncoder:
             )
 
     def __call__(self, document: str) -> EncodedDocument:
-        """Token ids of the document or of its chunks, which are stripped of blanks.
+        """Return the token ids of a document or of its chunks, which are stripped of blanks.
 
-        Raises PromptError for an empty document, for one beyond the limits, and for one that is too long when it may
-        not be cut or split.
+        Raises PromptError for a document that is empty, beyond the limits, or too long without truncate and chunk.
         """
         if not isinstance(document, str):
             raise PromptError(f"a document is a string, not {type(document).__name__}")
@@ -111,7 +110,7 @@ def _places(encoded: Any, prefix_length: int) -> list[int] | None:
 
 
 def _own_special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
-    """The tokens that the tokenizer puts before and after a text."""
+    """Return the tokens that the tokenizer puts before and after a text."""
     content = list(tokenizer("a", add_special_tokens=False).input_ids)
     framed = list(tokenizer("a").input_ids)
     for start in range(len(framed) - len(content) + 1):

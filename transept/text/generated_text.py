@@ -1,4 +1,4 @@
-"""GeneratedText: what a text task returns; TextUpdate: what it streams."""
+"""GeneratedText: the result of a text task; TextUpdate: an update of its stream."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from transept.errors import TranseptError
 
 @dataclass(frozen=True)
 class GeneratedText:
-    """What a model wrote for one document.
+    """A model's text for one document.
 
     text: without leading or trailing blanks; the texts of chunks are joined with a space.
     num_source_tokens: tokens that the encoder read, prefix and special tokens included. num_tokens: tokens written.
@@ -43,10 +43,10 @@ class GeneratedText:
 
 @dataclass(frozen=True)
 class TextUpdate:
-    """News of one document of a stream.
+    """An update on one document of a stream.
 
-    index: of the document, from 0. text: what is new; the texts of a document's updates join to its result's.
-    result: with the document's last update, what it came to: a GeneratedText, or the error that stopped it.
+    index: of the document, from 0. text: the new text; the texts of all updates make up the result's text.
+    result: in a document's last update, its GeneratedText, or the error that stopped it.
     """
 
     index: int

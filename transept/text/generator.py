@@ -1,7 +1,7 @@
-"""TextGenerator: documents to summaries, to translations or to whatever else a model writes.
+"""TextGenerator: summarize documents, translate them, or generate other text from them.
 
-All documents, and all chunks of long ones, share the engine's batch. What is a family's own (prefixes, language codes)
-comes from its plugin's TextSpec, what is a checkpoint's own for a task from its config's ``task_specific_params``.
+All documents, and all chunks of long ones, share the engine's batch. A family's prefixes and language codes come from
+its plugin's TextSpec, and a checkpoint's settings of a task from ``task_specific_params`` of its config.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class TextGenerator(ClosesEngine):
         set default to the checkpoint's settings for the task: ``task_specific_params`` of its config.json, then its
         generation_config.json.
 
-    Raises ParameterError for a bad option, before anything is computed; EngineClosedError. Errors of a document are
-    PromptError where it is empty or too long, CapacityError where it could never fit into memory, RequestFailedError.
+    Raises ParameterError for a bad option, before anything is computed, and EngineClosedError. Errors of a document are
+    PromptError if it is empty or too long, CapacityError if it can never fit into memory, and RequestFailedError.
     Every method may be called from several threads, and several streams may be open at once: they share the engine's
     batch, and each gets the same results as alone.
     """
@@ -61,7 +61,7 @@ class TextGenerator(ClosesEngine):
 
     @classmethod
     def from_engine(cls, engine: Engine) -> TextGenerator:
-        """A TextGenerator over an engine that is loaded. Raises what the constructor raises."""
+        """Make a TextGenerator over a loaded engine. Raises the constructor's errors."""
         generator = cls.__new__(cls)
         generator._take(engine)
         return generator
@@ -90,7 +90,7 @@ class TextGenerator(ClosesEngine):
 
     @property
     def languages(self) -> tuple[list[str], list[str]]:
-        """The sources and the targets that `translate` takes, as far as the model's family tells them."""
+        """The source and target languages of `translate`, if the model's family declares them."""
         spec = self.engine.spec.text
         if spec is None or spec.languages is None:
             return [], []
@@ -119,7 +119,7 @@ class TextGenerator(ClosesEngine):
         """Translate one document or several.
 
         source, target: the languages as the model's family names them, such as ``"en"`` and ``"ro"``; each may be left
-        out where the model leaves no choice. Other options: see the class.
+        out if the model leaves no choice. Other options: see the class.
         """
         return self._complete("translate", documents, options)
 
@@ -131,19 +131,19 @@ class TextGenerator(ClosesEngine):
     def generate(
         self, documents: str | Iterable[str], **options: Unpack[TextKeywords]
     ) -> GeneratedText | list[GeneratedText]:
-        """What the model writes for one document or several, which it gets as they are. Options: see the class."""
+        """Generate text from one document or several, which the model reads unchanged. Options: see the class."""
         return self._complete("generate", documents, options)
 
     @shows_options(TranslationOptions, SamplingParams, without=WITHOUT_RESULT)
     def stream(
         self, task: Task, documents: str | Iterable[str], **options: Unpack[TranslationKeywords]
     ) -> Iterator[TextUpdate]:
-        """Run a task and tell what is written as soon as it is final, document after document in their order.
+        """Run a task and yield text when it is final, document after document in their order.
 
-        The document whose turn it is is told piece by piece, unless by a beam search, which settles a text only at its
-        end. Those after it are computed at the same time and told when their turn comes. documents is read no further
-        than the batch needs. A document that cannot be run gives its error in its place.
-        options: those of the task's method. Raises ParameterError at once for a bad one.
+        The current document's text is yielded piece by piece, except with a beam search, whose text is final only at
+        its end. Later documents are computed at the same time, and yielded in their turn. Documents are read as the
+        batch needs them. A document that fails yields its error in its place.
+        options: see the task's method. Raises ParameterError immediately for an invalid one.
         """
         job = make_job(self.engine, task, options)
         return self._updates(_several(documents), job)
@@ -152,15 +152,15 @@ class TextGenerator(ClosesEngine):
     def job(self, task: Task, document: str, *, stream: bool = False, **options: Unpack[TranslationKeywords]) -> Job:
         """A job for `engine.runner` (docs/jobs.md), whose result is a GeneratedText.
 
-        stream: its events are pieces of the text (str), as they become final; all but what the last token adds.
-        options: those of the task's method. Raises ParameterError at once for a bad one.
+        stream: True for events with pieces of the text (str) when they are final, except the text of the last token.
+        options: see the task's method. Raises ParameterError immediately for an invalid one.
         """
         return write_for(document, make_job(self.engine, task, options), stream)
 
     def _updates(self, documents: Iterable[str], job: TextJob) -> Generator[TextUpdate, None, None]:
-        """What comes up, document after document; of those whose turn has not come it is kept."""
+        """Yield updates, document after document. Updates of later documents are kept until their turn."""
         kept: dict[int, TextUpdate] = {}
-        turn = num_told = 0  # the document that is told, and how many of its characters have been
+        turn = num_told = 0  # the current document, and the number of its characters yielded
         with closing(self._run(write_for(document, job, stream=True) for document in documents)) as events:
             for index, event in events:
                 kept[index] = _with(event, kept.get(index, TextUpdate(index, "")))
@@ -201,12 +201,12 @@ class TextGenerator(ClosesEngine):
         return texts[0] if isinstance(documents, str) else texts
 
     def _run(self, jobs: Iterable[Job]) -> Generator[tuple[int, Any], None, None]:
-        """Run documents' jobs; twice as many as run at a time are started, so that the batch never runs dry."""
+        """Run documents' jobs. Twice as many as run at a time are started, so that the batch stays full."""
         return self.engine.runner.run(jobs, max_jobs=2 * self.engine.config.max_num_seqs)
 
 
 def _several(documents: Any) -> Iterable[str]:
-    """Documents, of which one may stand alone. Raises PromptError for what is neither."""
+    """Return several documents, also for a single one. Raises PromptError for anything else."""
     if isinstance(documents, str):
         return [documents]
     if isinstance(documents, bytes) or not isinstance(documents, Iterable):
@@ -215,7 +215,7 @@ def _several(documents: Any) -> Iterable[str]:
 
 
 def _with(event: str | GeneratedText | TranseptError, kept: TextUpdate) -> TextUpdate:
-    """What is kept of a document, with what has come up since: more text, or its result."""
+    """Add an event to a document's kept update: more text, or its result."""
     if isinstance(event, str):
         return dataclasses.replace(kept, text=kept.text + event)
     return dataclasses.replace(kept, result=event)

@@ -1,4 +1,4 @@
-"""TextJob: a task with all that the user, the model's family and the checkpoint say about it."""
+"""TextJob: a task with its settings of the user, the model's family and the checkpoint."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ CONFIG_NAMES = {"summarize": "summarization", "translate": "translation"}  # in 
 class TextJob:
     """How every document of one call is encoded and decoded.
 
-    encoder_inputs: what every document's prompt holds beside its tokens.
-    decoder_prompt: token ids; None: the family's default. generation_config: transformers' class, what sampling_params
-    leaves open for this task; None: as the checkpoint has it.
+    encoder_inputs: further inputs in every document's prompt.
+    decoder_prompt: token ids; None: the family's default. generation_config: defaults of sampling_params for this task,
+    in transformers' class; None: the checkpoint's.
     """
 
     encoder: DocumentEncoder
@@ -49,7 +49,7 @@ class TextJob:
 
 
 def make_job(engine: Engine, task: Task, options: Mapping[str, Any]) -> TextJob:
-    """A job for this engine. options: those of TranslationOptions and SamplingParams.
+    """Make a job for this engine. options: of TranslationOptions and SamplingParams.
 
     Raises ParameterError for an unknown task, language or option, or options that contradict each other.
     """
@@ -62,7 +62,7 @@ def make_job(engine: Engine, task: Task, options: Mapping[str, Any]) -> TextJob:
     limit = _source_limit(engine, given.max_source_tokens)
     decoder_prompt = None if text_task.decoder_prompt is None else list(text_task.decoder_prompt)
     generation_config = _generation_config(engine, text_task, settings) if settings else None
-    engine.inputs.check(params, generation_config, decoder_prompt)  # so that it is told once, and not of every document
+    engine.inputs.check(params, generation_config, decoder_prompt)  # once, not for every document
     return TextJob(
         encoder=DocumentEncoder(
             engine.source_tokenizer,
@@ -89,8 +89,8 @@ def _text_task(engine: Engine, task: Task, source: str | None, target: str | Non
         return _asked(engine, task, source, target)
     if source is not None or target is not None:
         raise ParameterError(
-            f'{task} with a "{engine.spec.name}" model takes no {{source}} and no {{target}}: documents go in as they '
-            "are. Leave them out",
+            f'{task} with a "{engine.spec.name}" model takes no {{source}} and no {{target}}: it reads '
+            "documents unchanged. Leave them out",
             param="target" if source is None else "source",
             others=("source", "target"),
         )
@@ -132,9 +132,9 @@ def _asked(engine: Engine, task: Task, *languages: str | None) -> TextTask:
 
 
 def _task_settings(engine: Engine, task: TextTask) -> dict[str, Any]:
-    """The task's settings in config.json, its prefix among them, and over them the family's own.
+    """Return the task's settings in config.json, including its prefix, overridden by the family's.
 
-    Raises CheckpointError for settings that no request could decode with.
+    Raises CheckpointError for settings that no request could use.
     """
     named = getattr(engine.model_config, "task_specific_params", None) or {}
     of_task = (named.get(task.name) or {}) if isinstance(named, Mapping) else named
@@ -148,7 +148,7 @@ def _task_settings(engine: Engine, task: TextTask) -> dict[str, Any]:
 
 
 def _generation_config(engine: Engine, task: TextTask, settings: dict[str, Any]) -> Any:
-    """The checkpoint's generation config with the task's settings over it, as in the pipelines of transformers 4."""
+    """Return the checkpoint's generation config with the task's settings, as in the pipelines of transformers 4."""
     config = copy.deepcopy(engine.generation_config)
     try:
         config.update(**settings)
@@ -158,7 +158,7 @@ def _generation_config(engine: Engine, task: TextTask, settings: dict[str, Any])
 
 
 def _source_limit(engine: Engine, max_source_tokens: int | None) -> int:
-    """Encoder tokens of a document at most: all that the model has positions for and that one step may hold."""
+    """Return the longest document in encoder tokens, by the model's positions and the budget of a step."""
     budget = engine.scheduler.config.max_encoder_tokens
     bound = min(budget, engine.shape.max_source_positions or budget)
     if max_source_tokens is None:

@@ -1,7 +1,7 @@
-"""TextOptions, TranslationOptions: what may be asked of a text task, beside the SamplingParams of its texts.
+"""TextOptions, TranslationOptions: the options of text tasks, in addition to SamplingParams.
 
-Commands take their flags from these declarations. What only a loaded model can judge (languages, the longest document)
-is checked where the model is. No torch here.
+Commands take their flags from these declarations. Languages and the longest document are checked later, with the model.
+No torch here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated
 from transept.errors import ParameterError
 from transept.options import MAX_INTEGER, Option, declares_options, take_options
 
-SUMMARIZE_MODEL = "facebook/bart-large-cnn"  # where none is named
+SUMMARIZE_MODEL = "facebook/bart-large-cnn"  # default
 TRANSLATE_MODEL = "google-t5/t5-base"
 LONG_DOCUMENTS = "long documents"
 LANGUAGES = "languages"
@@ -58,7 +58,7 @@ class TextOptions:
         take_options(self)
         if self.truncate and self.chunk:
             raise ParameterError(
-                "{truncate} and {chunk} are two answers to one question: choose one",
+                "{truncate} and {chunk} exclude each other: choose one",
                 param="truncate",
                 value=True,
                 others={"chunk": True},

@@ -21,7 +21,7 @@ _SENTENCE_END = re.compile(
     r"""
     (?<![.!?…؟۔।॥]) [.!?…؟۔।॥]++ ["'”’»)\]]*+ \s++  # closing marks and quotes, then a blank
     | [。！？｡]++ ["”’」』）]*+ \s*+  # scripts that put no blank between sentences
-    | \n \s* \n \s*+              # a paragraph ends, whatever it ends with
+    | \n \s* \n \s*+              # end of a paragraph, after any character
     """,  # noqa: RUF001, full stops of other scripts
     re.VERBOSE,
 )
@@ -47,7 +47,7 @@ def pieces(document: str, fits: Callable[[str], bool], probe: Probe | None = Non
     probe: returns the next end of sentences or words to try: ends[low] is known to fit, unless low is before the first,
         and ends[high] not to fit, unless high is after the last. None: ends[low] is the largest. Without a probe, each
         search tries about log2(sentences) pieces.
-    Raises PromptError if not even one character fits.
+    Raises PromptError if one character does not fit.
     """
     if not document:
         return
@@ -67,8 +67,8 @@ def _cuts(
 ) -> Generator[int, Any, int]:
     """Yield the cuts of document[start:stop] until the rest fits, and return the start of the rest.
 
-    levels: functions for the ends of its parts, then for those of a part that does not fit, and so on, each with its
-    probe; the last end is `stop`.
+    levels: functions that return the ends of parts, from sentences to characters, each with its probe. The next level
+    splits a part that does not fit. The last end is `stop`.
     """
     (find_ends, probe), *finer = levels
     ends = find_ends(document, start, stop)
@@ -83,7 +83,7 @@ def _cuts(
         elif finer:
             start = yield from _cuts(document, start, ends[first], finer, fits)
         else:
-            raise PromptError(f"not even {document[start]!r} of the document fits: allow for more tokens")
+            raise PromptError(f"{document[start]!r} alone does not fit: allow for more encoder tokens")
 
 
 def _sentence_ends(document: str, start: int, stop: int) -> list[int]:
@@ -107,7 +107,7 @@ def _character_ends(document: str, start: int, stop: int) -> range:
 def _farthest(
     document: str, start: int, ends: Sequence[int], first: int, fits: Callable[[str], bool], probe: Probe | None
 ) -> int | None:
-    """The last of ends[first:] up to which the document fits, from start on; None when it fits up to none of them."""
+    """Return the last of ends[first:] up to which the document fits from start on; None if there is no such end."""
     if probe is not None:
         low, high = first - 1, len(ends)
         while high - low > 1 and (index := probe(start, ends, low, high)) is not None:

@@ -1,4 +1,4 @@
-"""summarize, translate, generate: the tasks of TextGenerator with a model that is loaded for one call."""
+"""summarize, translate, generate: TextGenerator's tasks with a model that is loaded for one call."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def summarize(
 def summarize(
     documents: str | Iterable[str], model: str | Path = SUMMARIZE_MODEL, **options: Unpack[TextAndEngineKeywords]
 ) -> GeneratedText | list[GeneratedText]:
-    """Summarize one document, or several to a list. Options: those of TextGenerator.summarize and of Engine."""
+    """Summarize one document, or several to a list. Options: see TextGenerator.summarize and Engine."""
     generator, own = _load(model, options)
     return generator.summarize(documents, **own)
 
@@ -47,7 +47,7 @@ def translate(
 def translate(
     documents: str | Iterable[str], model: str | Path = TRANSLATE_MODEL, **options: Unpack[TranslationAndEngineKeywords]
 ) -> GeneratedText | list[GeneratedText]:
-    """Translate one document, or several to a list. Options: those of TextGenerator.translate and of Engine."""
+    """Translate one document, or several to a list. Options: see TextGenerator.translate and Engine."""
     generator, own = _load(model, options)
     return generator.translate(documents, **own)
 
@@ -62,13 +62,13 @@ def generate(
 def generate(
     documents: str | Iterable[str], model: str | Path, **options: Unpack[TextAndEngineKeywords]
 ) -> GeneratedText | list[GeneratedText]:
-    """What a model writes for one document, or for several. Options: those of TextGenerator.generate and of Engine."""
+    """Generate text from one document, or from several to a list. Options: see TextGenerator.generate and Engine."""
     generator, own = _load(model, options)
     return generator.generate(documents, **own)
 
 
 def _load(model: str | Path, options: Mapping[str, Any]) -> tuple[TextGenerator, dict[str, Any]]:
-    """A generator made with the engine's options, and the others. A wrong name is refused before the model loads."""
+    """Return a TextGenerator with the engine's options, and the other options. Wrong names raise before loading."""
     engine, own, sampling = split_options(
         "there is no option", options, EngineConfig, TranslationOptions, SamplingParams
     )

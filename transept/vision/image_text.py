@@ -1,4 +1,4 @@
-"""ImageText: what was read in one image, or why it was not."""
+"""ImageText: the text of one image, or the error of reading it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from transept.errors import TranseptError
 
 @dataclass(frozen=True)
 class ImageText:
-    """What a model reads in one image.
+    """The text that a model reads in one image.
 
-    text: without leading or trailing blanks. score: from 0 to 1, the geometric mean of the probabilities of its tokens:
-        how sure the model was, token by token.
-    num_tokens: tokens written, the end-of-sequence token included. cumulative_logprob: sum of their log probabilities.
-    finish_reason: ``"stop"``; ``"length"`` where the text ran into max_tokens without an end; ``"error"``.
-    error: why the image was not read, and then the text is empty and the score 0; else None.
+    text: without leading or trailing blanks. score: confidence from 0 to 1: geometric mean of its tokens'
+    probabilities.
+    num_tokens: tokens written, including the end-of-sequence token. cumulative_logprob: sum of their log probabilities.
+    finish_reason: ``"stop"``; ``"length"`` if the text reached max_tokens without an end; ``"error"``.
+    error: the error of an image that failed; its text is then empty, and its score 0. Else None.
     """
 
     text: str
@@ -30,7 +30,7 @@ class ImageText:
 
     @classmethod
     def of(cls, completion: CompletionOutput) -> ImageText:
-        """Of what a finished request came to."""
+        """Make the result of a finished request."""
         num_tokens = len(completion.token_ids)
         logprob = completion.cumulative_logprob
         return cls(
@@ -43,10 +43,10 @@ class ImageText:
 
     @classmethod
     def failed(cls, error: TranseptError) -> ImageText:
-        """Of an image that was not read."""
+        """Return the result of an image that failed."""
         return cls("", 0.0, 0, 0.0, "error", error)
 
     def to_dict(self) -> dict[str, Any]:
-        """A plain dict, ready for JSON; the error as a text, ``"MediaError: ..."``."""
+        """Return a plain dict, ready for JSON, with the error as a string, ``"MediaError: ..."``."""
         error = None if self.error is None else f"{type(self.error).__name__}: {self.error}"
         return {**vars(self), "error": error}

@@ -1,4 +1,4 @@
-"""ReadingJob: a task with all that the user, the model's family and the checkpoint say about it; and an image's job."""
+"""ReadingJob: a task with its settings of the user, the family and the checkpoint; and the job of an image."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from transept.vision.options import ReadingOptions
 class ReadingJob:
     """How every image of one call is read.
 
-    inputs: the engine's input processor. modality: the image's. encoder_prompt: text beside the image, or None.
-    decoder_prompt: token ids; None: the family's default. generation_config: for what sampling_params leaves open;
-    None: the checkpoint's.
+    inputs: the engine's input processor. modality: key of the image in prompts. encoder_prompt: text beside the image.
+    decoder_prompt: token ids; None: the family's default. generation_config: defaults of sampling_params; None: the
+    checkpoint's.
     """
 
     inputs: InputProcessor
@@ -42,12 +42,12 @@ class ReadingJob:
 
 
 def make_job(engine: Engine, options: Mapping[str, Any]) -> ReadingJob:
-    """A job for this engine, whose family has a VisionSpec. options: those of ReadingOptions and SamplingParams.
+    """Make a job for this engine, whose family has a VisionSpec. options: of ReadingOptions and SamplingParams.
 
     Raises ParameterError for an unknown task or option, or for options that contradict each other.
     """
     spec = engine.spec.vision
-    assert spec is not None  # VisionReader looked
+    assert spec is not None  # checked by VisionReader
     own, sampling = split_options("read has no option", options, ReadingOptions, SamplingParams)
     task = ReadingOptions(**own).task
     params = params_of_single_text("an image", sampling)
@@ -59,7 +59,7 @@ def make_job(engine: Engine, options: Mapping[str, Any]) -> ReadingJob:
     chosen = known[name]
     decoder_prompt = None if chosen.decoder_prompt is None else list(chosen.decoder_prompt)
     generation_config = _generation_config(engine, name, chosen.settings) if chosen.settings else None
-    engine.inputs.check(params, generation_config, decoder_prompt)  # so that it is told once, and not of every image
+    engine.inputs.check(params, generation_config, decoder_prompt)  # once, not for every image
     return ReadingJob(
         inputs=engine.inputs,
         modality=spec.modality,
@@ -71,7 +71,7 @@ def make_job(engine: Engine, options: Mapping[str, Any]) -> ReadingJob:
 
 
 def tasks(engine: Engine, spec: VisionSpec) -> Mapping[str, VisionTask]:
-    """What the family says that the model does. Raises PluginError where that is nothing of the kind."""
+    """Return the family's tasks by name. Raises PluginError if the plugin returns anything else."""
     known: Any = call_declared(engine.spec, "vision.tasks", engine.view)
     if not (isinstance(known, Mapping) and known and all(isinstance(each, VisionTask) for each in known.values())):
         where = f"the VisionSpec of {engine.spec.known_as}"
@@ -80,13 +80,13 @@ def tasks(engine: Engine, spec: VisionSpec) -> Mapping[str, VisionTask]:
 
 
 def read_image(image: Any, job: ReadingJob) -> Generator[Any, Any, ImageText]:
-    """A job: what the model reads in one image. It is decoded and made ready beside the engine."""
+    """A job that reads one image. The image is decoded and prepared in another thread."""
     outputs: list[RequestOutput] = yield Submit([(yield Offload(partial(prepare, image, job)))])
     return ImageText.of(outputs[0].outputs[0])
 
 
 def prepare(image: Any, job: ReadingJob) -> PreparedRequest:
-    """The request for an image. Raises MediaError for what is no image, CheckpointError for settings that are wrong."""
+    """Make the request for an image. Raises MediaError for an invalid image, CheckpointError for invalid settings."""
     encoder_prompt: Any = {"multi_modal_data": {job.modality: image}}
     if job.encoder_prompt is not None:
         encoder_prompt["prompt"] = job.encoder_prompt
@@ -98,7 +98,7 @@ def prepare(image: Any, job: ReadingJob) -> PreparedRequest:
 
 
 def _generation_config(engine: Engine, task: str, settings: Mapping[str, Any]) -> Any:
-    """The checkpoint's generation config with the task's settings over it."""
+    """Return the checkpoint's generation config with the task's settings."""
     config = copy.deepcopy(engine.generation_config)
     try:
         config.update(**settings)

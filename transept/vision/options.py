@@ -1,6 +1,6 @@
-"""ReadingOptions: what may be asked of a model that reads images, beside the SamplingParams of its texts.
+"""ReadingOptions: the options of models that read images, in addition to SamplingParams.
 
-Which tasks there are is the model's to say, so it is checked where the model is. No torch here.
+The name of a task is checked later, with the model. No torch here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Annotated
 
 from transept.options import Option, declares_options, take_options
 
-READ_MODEL = "microsoft/trocr-base-printed"  # where none is named
+READ_MODEL = "microsoft/trocr-base-printed"  # default
 CAPTION_MODEL = "florence-community/Florence-2-base"
 
 

@@ -1,6 +1,6 @@
-"""VisionReader: images to the text in them. All images share the engine's batch.
+"""VisionReader: read the text in images. All images share the engine's batch.
 
-What is a family's own (how images are prepared, tasks and their prompts) comes from its plugin.
+The preparation of images, and tasks and their prompts, come from the family's plugin.
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ class VisionReader(ClosesEngine):
     `transept.multimodal.image.load_image`. Several are a list, a tuple or anything else that yields them. Options:
 
     task: one of `tasks`, for a model that has several; default: the first.
-    num_beams, max_tokens and all other fields of SamplingParams. What they leave open is as the checkpoint has it.
+    num_beams, max_tokens and all other fields of SamplingParams. Fields that are not set default to the checkpoint's
+    settings.
 
-    Raises ParameterError for a bad option before any image is opened. Every method may be called from several threads:
-    they share the engine's batch, and each gets what it would get alone.
+    Raises ParameterError for an invalid option before any image is opened. Every method may be called from several
+    threads: they share the engine's batch, and each gets the same results as alone.
     """
 
     @shows_options(EngineConfig)
@@ -60,7 +61,7 @@ class VisionReader(ClosesEngine):
 
     @classmethod
     def from_engine(cls, engine: Engine) -> VisionReader:
-        """A VisionReader over an engine that is loaded. Raises what the constructor raises."""
+        """Make a VisionReader over a loaded engine. Raises the constructor's errors."""
         reader = cls.__new__(cls)
         reader._take(engine)
         return reader
@@ -78,8 +79,8 @@ class VisionReader(ClosesEngine):
         self.engine = engine
         self.tasks = list(tasks(engine, spec.vision))
         job = make_job(engine, {})
-        with suppress(MediaError, PluginFailedError):  # which end one image each
-            prepare(BLANK_PAGE, job)  # so that wrong settings are told now, and not with every image
+        with suppress(MediaError, PluginFailedError):  # errors of one image
+            prepare(BLANK_PAGE, job)  # raises for wrong settings now, not with every image
 
     @overload
     def read(self, images: str | bytes | os.PathLike[str], **options: Unpack[ReadingKeywords]) -> ImageText: ...
@@ -93,8 +94,8 @@ class VisionReader(ClosesEngine):
     def read(self, images: Any, **options: Unpack[ReadingKeywords]) -> Any:
         """Read one image, which gives an ImageText, or several, which give a list of them in their order.
 
-        An image of several that cannot be read has an ImageText with its `error`; the others are as they would be
-        without it. One image alone raises that: MediaError for what is no image, CapacityError, RequestFailedError.
+        If one of several images fails, its ImageText has an `error`, and the others are not affected. A single image
+        raises its error: MediaError if it is not an image, CapacityError, or RequestFailedError.
         options: see the class.
         """
         if are_several(images):
@@ -106,14 +107,14 @@ class VisionReader(ClosesEngine):
 
     @shows_options(ReadingOptions, SamplingParams, without=WITHOUT_RESULT)
     def stream(self, images: Iterable[Any], **options: Unpack[ReadingKeywords]) -> Iterator[ImageText]:
-        """The ImageText of each image, in their order, each as soon as it and those before it are there.
+        """Yield the ImageText of each image, in their order, each when it and all earlier ones are complete.
 
-        images: read no further than the batch needs. options: see the class. Raises ParameterError for one image alone.
+        images: read as the batch needs them. options: see the class. Raises ParameterError for a single image.
         """
         if not are_several(images):
             raise ParameterError(
                 f"stream takes several images, and this is {type(images).__name__}: pass a list of them, or call read, "
-                "which takes one image, too",
+                "which also takes one image",
                 param="images",
                 value=images,
             )
@@ -123,13 +124,13 @@ class VisionReader(ClosesEngine):
     def job(self, image: Any, **options: Unpack[ReadingKeywords]) -> Job:
         """A job for `engine.runner` (docs/jobs.md) that reads one image, whose result is an ImageText.
 
-        options: see the class. Raises ParameterError at once for a bad one.
+        options: see the class. Raises ParameterError immediately for an invalid one.
         """
         return read_image(image, make_job(self.engine, options))
 
     def _in_order(self, images: Iterable[Any], job: ReadingJob) -> Generator[ImageText, None, None]:
-        """Twice as many jobs as run at a time are started, so that the batch never runs dry."""
-        kept: dict[int, ImageText] = {}  # whose turn has not come
+        """Run jobs; twice as many as run at a time are started, so that the batch stays full."""
+        kept: dict[int, ImageText] = {}  # results of later images
         turn = 0
         jobs = (read_image(image, job) for image in images)
         with closing(self.engine.runner.run(jobs, max_jobs=2 * self.engine.config.max_num_seqs)) as events:
@@ -141,16 +142,16 @@ class VisionReader(ClosesEngine):
 
 
 def are_several(images: Any) -> bool:
-    """Whether this is no image itself, but yields images. Raises ParameterError for a dict, which yields its keys."""
+    """True if this is not an image, but yields images. Raises ParameterError for a dict, which yields its keys."""
     if isinstance(images, Mapping):
         raise ParameterError(
-            f"images came as {type(images).__name__}, whose keys are no images: pass a list of its images, such as "
+            f"images came as {type(images).__name__}, whose keys are not images: pass a list of its images, such as "
             "list(images.values())",
             param="images",
             value=images,
         )
     if isinstance(images, str | bytes | bytearray | memoryview | os.PathLike) or hasattr(images, "read"):
         return False
-    # Of the type: asked for its own __array_interface__, a PIL image is decoded, and a closed one raises.
+    # Ask the type: the attribute __array_interface__ of a PIL image decodes it, and raises for a closed one.
     is_array = any(hasattr(type(images), name) for name in ("__array__", "__array_interface__"))
     return isinstance(images, Iterable) and not is_array

@@ -1,4 +1,4 @@
-"""read_text and caption: what VisionReader does, with a model that is loaded for one call."""
+"""read_text and caption: VisionReader's tasks with a model that is loaded for one call."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def read_text(
 def read_text(images: Any, model: str | Path = READ_MODEL, **options: Unpack[ReadingAndEngineKeywords]) -> Any: ...
 @shows_options(VisionReader.read, EngineConfig, without=("self",))
 def read_text(images: Any, model: str | Path = READ_MODEL, **options: Unpack[ReadingAndEngineKeywords]) -> Any:
-    """Read the text in one image, or in several to a list. Options: those of VisionReader.read and of Engine.
+    """Read the text in one image, or in several to a list. Options: see VisionReader.read and Engine.
 
-    A wrong name of an option is refused before the model loads.
+    A wrong name of an option raises before the model loads.
     """
     return _read(images, model, options)
 
@@ -60,7 +60,7 @@ def caption(images: Any, model: str | Path = CAPTION_MODEL, **options: Unpack[Re
 def caption(images: Any, model: str | Path = CAPTION_MODEL, **options: Unpack[ReadingAndEngineKeywords]) -> Any:
     """Describe one image, or several to a list: the model's task "caption", unless `task` names another.
 
-    Options: those of VisionReader.read and of Engine; a wrong name is refused before the model loads. Raises
+    Options: see VisionReader.read and Engine; a wrong name raises before the model loads. Raises
     ParameterError for a model without that task.
     """
     return _read(images, model, {"task": CAPTION, **options})

@@ -31,10 +31,10 @@ SETTINGS = {"num_beams": 5, "max_length": 60, "forced_eos_token_id": 2, "length_
 
 
 class FSMTForConditionalGeneration(transformers.FSMTForConditionalGeneration):
-    """The reference. Without a cache it hides later tokens only where it sees encoder ids, too."""
+    """The reference. Without a cache, it masks later tokens only if it also gets encoder ids."""
 
     def forward(self, *arguments: Any, **keywords: Any) -> Any:
-        """As transformers', with any ids for those of an encoder that has run."""
+        """Call transformers' forward, with placeholder ids for an encoder that has run."""
         if not keywords.get("use_cache") and keywords.get("input_ids") is None:
             keywords["input_ids"] = keywords["decoder_input_ids"]
         return super().forward(*arguments, **keywords)
@@ -53,5 +53,5 @@ def parity(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_parity(parity: Parity, check: str) -> None:
-    """Logits and tokens are those of transformers."""
+    """Logits and tokens equal transformers'."""
     parity.check(check)

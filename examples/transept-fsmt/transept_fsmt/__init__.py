@@ -17,10 +17,10 @@ from transept.authoring import (
 
 
 def tokenizers(view: CheckpointView) -> tuple[Any, Any]:
-    """One of the source's language and vocabulary, one of the target's.
+    """Return a tokenizer for the source's language and vocabulary, and one for the target's.
 
-    transformers' FSMTTokenizer reads the one and writes the other; each of these does both. A tokenizer of no class of
-    its own, which has one vocabulary, is both.
+    transformers' FSMTTokenizer encodes the source and decodes the target; each of these does both. A tokenizer of
+    another class has one vocabulary, and is returned twice.
     """
     given = view.tokenizer
     if not hasattr(given, "src_vocab_file"):
@@ -36,12 +36,12 @@ def tokenizers(view: CheckpointView) -> tuple[Any, Any]:
 
 
 def summarize(view: CheckpointView) -> TextTask:
-    """Raises UnsupportedTaskError: the family translates, and a server lists it for nothing else."""
+    """Raise UnsupportedTaskError, so that a server lists the family only for translation."""
     raise UnsupportedTaskError("this model translates, and does not summarize. Call translate, or take a BART model")
 
 
 def translate(view: CheckpointView, source: str | None, target: str | None) -> TextTask:
-    """What the checkpoint translates. Raises ParameterError for other languages than its own two."""
+    """Return the checkpoint's translation. Raises ParameterError for languages other than its two."""
     languages = dict(zip(("source", "target"), view.config.langs, strict=True))
     for (name, own), asked in zip(languages.items(), (source, target), strict=True):
         if asked not in (None, own):

@@ -1,6 +1,6 @@
 """FSMT (Ng et al. 2019): post-norm layers over sinusoidal positions, and a vocabulary for each side.
 
-Where ``tie_word_embeddings`` is set, one matrix is both embeddings and the head (allenai/wmt16-*).
+With ``tie_word_embeddings``, one matrix is both embeddings and the head (allenai/wmt16-*).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from transept.authoring import (
 
 
 class FSMTSide(nn.Module):
-    """What encoder and decoder share: embedded tokens plus positions, and a stack of layers."""
+    """The structure of both sides: embedded tokens plus positions, and a stack of layers."""
 
     positions: Tensor  # [positions, d_model]; not a weight
 
@@ -35,7 +35,7 @@ class FSMTSide(nn.Module):
         self.layers = layers
 
     def forward(self, token_ids: Tensor, positions: Tensor, *step: Any) -> Tensor:
-        """token_ids, positions: [tokens]. step: what layers take besides. Returns [tokens, d_model]."""
+        """token_ids, positions: [tokens]. step: further arguments of layers. Returns [tokens, d_model]."""
         x = self.embed_tokens(token_ids) * self.scale + self.positions[positions]
         return self.layers(x, *step)
 

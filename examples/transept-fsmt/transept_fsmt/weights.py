@@ -6,7 +6,7 @@ _SIDE = r"model\.(encoder|decoder)"
 
 HUGGINGFACE = WeightMap(
     rules=bart_layer_rules(rf"{_SIDE}\.(layers\.\d+)", r"\1.\2"),
-    tied=(  # the matrices of both sides and of the head, of which some checkpoints have one for all
+    tied=(  # matrices of both sides and the head; some checkpoints have one for all
         (rf"{_SIDE}\.embed_tokens\.weight", r"\1.embed_tokens.weight"),
         (r"model\.decoder\.output_projection\.weight", "head.weight"),
     ),

@@ -31,7 +31,7 @@ SETTINGS = {"num_beams": 4, "max_length": 60, "min_length": 20, "no_repeat_ngram
 
 @pytest.fixture(scope="module")
 def parity(tmp_path_factory: pytest.TempPathFactory) -> Parity:
-    """A random model, under settings such as those of allenai/led-large-16384-arxiv."""
+    """A random model, with settings like allenai/led-large-16384-arxiv's."""
     torch.manual_seed(0)
     reference = LEDForConditionalGeneration(CONFIG)
     reference.final_logits_bias.normal_()
@@ -47,12 +47,12 @@ def parity(tmp_path_factory: pytest.TempPathFactory) -> Parity:
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_parity(parity: Parity, check: str) -> None:
-    """Logits and tokens are those of transformers."""
+    """Logits and tokens equal transformers'."""
     parity.check(check)
 
 
 def test_global_attention_changes_the_output(parity: Parity) -> None:
-    """The same tokens are two inputs, where other tokens attend globally; none do where nothing is said."""
+    """Equal tokens with other global attention are other inputs; by default, no token attends globally."""
     prompt = {"prompt_tokens": list(range(4, 64))}
     masks = [None, [], [0], [0, 30]]
     given = [{**prompt, **({} if mask is None else {"encoder_inputs": {"global_attention": mask}})} for mask in masks]
@@ -62,6 +62,6 @@ def test_global_attention_changes_the_output(parity: Parity) -> None:
 
 
 def test_a_position_outside_of_the_text_is_refused(parity: Parity) -> None:
-    """Where a text ends, no user need know; so the message says it."""
+    """The message says where the text ends."""
     with pytest.raises(ParameterError, match="global_attention has 4; this text has tokens 0 to 3"):
         parity.engine.generate({"prompt_tokens": [0, 9, 8, 2], "encoder_inputs": {"global_attention": [0, 4]}})

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def global_attention(positions: Sequence[int] | None, token_ids: Sequence[int], view: CheckpointView) -> Tensor:
-    """The mask of tokens that attend to all others, and all others to them: 1 at these positions, int64 [tokens].
+    """Return the mask of tokens with global attention, to and from all tokens: int64 [tokens], 1 at these positions.
 
-    positions: integers; None for no token, as in transformers. Raises ParameterError for one that the text does not
-    have, and for what is no such list.
+    positions: integers; None for no token, as in transformers. Raises ParameterError for a position outside the text,
+    and for anything but a list of integers.
     """
     import torch
 
@@ -44,12 +44,12 @@ def global_attention(positions: Sequence[int] | None, token_ids: Sequence[int], 
 
 
 def summarize(view: CheckpointView) -> TextTask:
-    """The first token, ``<s>``, attends globally, as in training (section 7 of the paper)."""
+    """Summarize with global attention of the first token, ``<s>``, as in training (section 7 of the paper)."""
     return TextTask("summarization", encoder_inputs={"global_attention": [0]})
 
 
 def translate(view: CheckpointView, source: str | None, target: str | None) -> TextTask:
-    """Raises UnsupportedTaskError: the family is of one language."""
+    """Raise UnsupportedTaskError: the family has one language."""
     raise UnsupportedTaskError("LED models do not translate. Call summarize, or take an NLLB, mBART or T5 model")
 
 

@@ -33,7 +33,7 @@ class LEDDecoder(nn.Module):
         self.layers = DecoderLayers.of(config, context, pre_norm=False)
 
     def forward(self, input_ids: Tensor, positions: Tensor, *step: Any) -> Tensor:
-        """input_ids, positions: [tokens]. step: what layers take besides. Returns [tokens, d_model]."""
+        """input_ids, positions: [tokens]. step: further arguments of layers. Returns [tokens, d_model]."""
         x = self.layernorm_embedding(self.embed_tokens(input_ids) + self.embed_positions(positions))
         return self.layers(x, *step)
 
@@ -67,7 +67,7 @@ class LEDForConditionalGeneration(ForConditionalGeneration):
         attn_metadata: AttentionMetadata,
         **encoder_inputs: list[Tensor],
     ) -> Tensor:
-        """See ForConditionalGeneration.encode. global_attention: of each text its mask, [its tokens].
+        """See ForConditionalGeneration.encode. global_attention: each text's mask, [tokens].
 
         One text after the other, since each is padded to whole windows.
         """

@@ -33,7 +33,7 @@ def sinusoids(num_positions: int, width: int) -> Tensor:
 
 
 class MarianSide(nn.Module):
-    """What encoder and decoder share: embedded tokens plus positions, and a stack of layers."""
+    """The structure of both sides: embedded tokens plus positions, and a stack of layers."""
 
     positions: Tensor  # [positions, d_model]; not a weight
 
@@ -45,7 +45,7 @@ class MarianSide(nn.Module):
         self.layers = layers
 
     def forward(self, token_ids: Tensor, positions: Tensor, *step: Any) -> Tensor:
-        """token_ids, positions: [tokens]. step: what layers take besides. Returns [tokens, d_model]."""
+        """token_ids, positions: [tokens]. step: further arguments of layers. Returns [tokens, d_model]."""
         x = self.embed_tokens(token_ids) * self.scale + self.positions[positions]
         return self.layers(x, *step)
 

@@ -1,4 +1,4 @@
-"""How a Marian model is told what to translate to."""
+"""Translations by Marian models, and their target languages."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ CODE = re.compile(r">>(.+)<<")  # names the target's language in front of a docu
 
 
 def languages(view: CheckpointView) -> tuple[list[str], list[str]]:
-    """The targets, where there are several to choose from."""
+    """Return the targets, if there are several."""
     return [], _targets(view.tokenizer)
 
 
 def summarize(view: CheckpointView) -> TextTask:
-    """Raises UnsupportedTaskError: the family translates, and a server lists it for nothing else."""
+    """Raise UnsupportedTaskError, so that a server lists the family only for translation."""
     raise UnsupportedTaskError("this model translates, and does not summarize. Call translate, or take a BART model")
 
 
 def translate(view: CheckpointView, source: str | None, target: str | None) -> TextTask:
-    """A model of several targets reads the wanted one as a code before the document, ``>>fra<<``; others read nothing.
+    """Return a translation. A model of several targets reads a code before the document, such as ``>>fra<<``.
 
-    source: never read, since the model was trained for it. Raises ParameterError for a language that the checkpoint
+    source: not passed to the model, which was trained for it. Raises ParameterError for a language that the checkpoint
     does not name.
     """
     tokenizer = view.tokenizer
@@ -33,7 +33,7 @@ def translate(view: CheckpointView, source: str | None, target: str | None) -> T
             if asked is not None and not hasattr(tokenizer, f"{name}_lang"):
                 raise ParameterError(
                     f"this checkpoint's tokenizer does not say its languages, and {{{name}}} is {asked!r}; leave "
-                    "{source} and {target} out to translate as it was trained to",
+                    "{source} and {target} out to use its only translation",
                     param=name,
                     value=asked,
                     others=("source", "target"),

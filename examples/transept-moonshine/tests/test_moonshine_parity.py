@@ -35,5 +35,5 @@ def parity(tmp_path_factory: pytest.TempPathFactory) -> Parity:
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_parity(parity: Parity, check: str) -> None:
-    """Logits and tokens are those of transformers."""
+    """Logits and tokens equal transformers'."""
     parity.check(check)

@@ -11,12 +11,12 @@ WINDOW_SECONDS = 30.0  # the longest recording that one request carries
 def decoder_prompt(
     view: CheckpointView, *, language: str | None = None, task: str = "transcribe", timestamps: bool = False
 ) -> list[int]:
-    """The same. Raises ParameterError for a language or a task: there is no token to ask for one."""
+    """Return the default prompt. Raises ParameterError for another language or task, for which there is no token."""
     if language not in (None, "en"):
-        message = f"Moonshine hears English only, not {language!r}; leave {{language}} out if English is spoken"
+        message = f"Moonshine transcribes English only, not {language!r}; leave {{language}} out if English is spoken"
         raise ParameterError(message, param="language", value=language)
     if task != "transcribe":
-        message = f"Moonshine writes down what it hears and cannot {task}; leave {{task}} out"
+        message = f"Moonshine transcribes speech and cannot {task}; leave {{task}} out"
         raise ParameterError(message, param="task", value=task)
     return dec_prompt(view)
 
@@ -31,7 +31,7 @@ def speech_tokens(view: CheckpointView) -> SpeechTokens:
 
 
 def unspoken_tokens(view: CheckpointView) -> list[int]:
-    """``<unk>``, ``<s>``, and the tokens without a meaning at the end of the vocabulary."""
+    """Return ``<unk>``, ``<s>``, and the unused tokens at the end of the vocabulary."""
     tokenizer = view.tokenizer
     added = getattr(tokenizer, "added_tokens_decoder", None) or tokenizer.all_special_ids
     return [token for token in added if token != view.config.eos_token_id]

@@ -1,4 +1,4 @@
-"""What the encoder takes: the waveform itself. Its features are its samples, one channel of them."""
+"""Audio mappers: the encoder's input is the waveform. Its features are its samples, in one channel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST = round(WINDOW_SECONDS * SAMPLE_RATE)  # samples
 
 
 def num_tokens(num_samples: int) -> int:
-    """Encoder tokens of so many samples; none for less than 895, 56 ms."""
+    """Return the number of encoder tokens of samples; 0 for less than 895 samples, 56 ms."""
     for kernel, stride in CONVOLUTIONS:
         num_samples = max((num_samples - kernel) // stride + 1, 0)
     return num_samples
@@ -31,9 +31,9 @@ def recording_features(waveform: np.ndarray, view: CheckpointView, device: str) 
 
 
 def map_features(data: Any, view: CheckpointView) -> MappedInput:
-    """data: float32 [1, samples], a slice of `recording_features`; what is too short for a token gets silence after it.
+    """data: float32 [1, samples], a slice of `recording_features`. Audio too short for a token is padded.
 
-    Returns input_values, float32 [samples]. Raises MediaError for what is longer than WINDOW_SECONDS.
+    Returns input_values, float32 [samples]. Raises MediaError for audio longer than WINDOW_SECONDS.
     """
     samples = torch.as_tensor(data)[0]
     check_window(len(samples) / SAMPLE_RATE, WINDOW_SECONDS)
@@ -45,5 +45,5 @@ def map_features(data: Any, view: CheckpointView) -> MappedInput:
 
 
 def map_audio(data: Any, view: CheckpointView) -> MappedInput:
-    """data: what `load_audio` takes, such as a path. Otherwise as `map_features`."""
+    """Map a recording. data: see `load_audio`, such as a path. Otherwise like `map_features`."""
     return map_features(torch.from_numpy(load_audio(data, SAMPLE_RATE))[None], view)

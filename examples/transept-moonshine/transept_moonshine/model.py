@@ -29,7 +29,7 @@ Rotation = tuple[Tensor, Tensor]  # cosine and sine of every pair's angle, [toke
 
 
 def layer_norm(config: Any) -> nn.LayerNorm:
-    """All norms are without a bias."""
+    """Make a norm; no norm has a bias."""
     return nn.LayerNorm(config.hidden_size, bias=False)
 
 
@@ -61,8 +61,7 @@ class RotarySelfAttention(SelfAttention):
         """x: [tokens, hidden]. Returns the same shape."""
         query, key, value = self.qkv_proj(x)
         query, key = rotate(query, rotation), rotate(key, rotation)
-        attended: Tensor = self.out_proj(self.attn(query, key, value, kv_cache, metadata, self.attn_type))
-        return attended
+        return self.out_proj(self.attn(query, key, value, kv_cache, metadata, self.attn_type))
 
 
 class GatedFeedForward(nn.Module):
@@ -78,8 +77,7 @@ class GatedFeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """x: [tokens, hidden]. Returns the same shape."""
         x, gate = self.fc1(x).chunk(2, dim=-1)
-        out: Tensor = self.fc2(x * self.activation(gate))
-        return out
+        return self.fc2(x * self.activation(gate))
 
 
 class EncoderLayer(nn.Module):
@@ -140,16 +138,15 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(config, context) for _ in range(config.encoder_num_hidden_layers))
         self.layer_norm = layer_norm(config)
 
-    def forward(self, waveforms: list[Tensor], metadata: AttentionMetadata) -> Tensor:
-        """waveforms: [samples] of each prefill, of any lengths. Returns [encoder_tokens, hidden]."""
-        parts = [self._stem(waveform) for waveform in waveforms]  # one by one: a norm is over a whole recording
+    def forward(self, metadata: AttentionMetadata, input_values: list[Tensor]) -> Tensor:
+        """input_values: each input's waveform, [samples], of any length. Returns [encoder_tokens, hidden]."""
+        parts = [self._stem(waveform) for waveform in input_values]  # one by one: a norm is over a whole recording
         x = torch.cat(parts)
         positions = torch.cat([torch.arange(len(part), device=x.device) for part in parts])
         rotation = rotation_of(positions, self.config, x.dtype)
         for layer in self.layers:
             x = layer(x, rotation, metadata)
-        hidden: Tensor = self.layer_norm(x)
-        return hidden
+        return self.layer_norm(x)
 
     def _stem(self, waveform: Tensor) -> Tensor:
         x = torch.tanh(self.conv1(waveform.to(self.conv1.weight)[None, None]))
@@ -178,8 +175,7 @@ class Decoder(nn.Module):
         rotation = rotation_of(positions, self.config, x.dtype)
         for layer, kv_cache in zip(self.layers, kv_caches, strict=True):
             x = layer(x, rotation, kv_cache, metadata)
-        hidden: Tensor = self.norm(x)
-        return hidden
+        return self.norm(x)
 
 
 class MoonshineForConditionalGeneration(ForConditionalGeneration):
@@ -210,30 +206,3 @@ class MoonshineForConditionalGeneration(ForConditionalGeneration):
     def longest_features(cls, config: Any) -> dict[str, Tensor]:
         """Silence."""
         return {"input_values": torch.zeros(LONGEST)}
-
-    def encode(
-        self,
-        encoder_input_ids: Tensor | None,
-        encoder_positions: Tensor | None,
-        attn_metadata: AttentionMetadata,
-        **multimodal_kwargs: list[Tensor],
-    ) -> Tensor:
-        """input_values: a list of [samples]. Returns [encoder_tokens, hidden]."""
-        hidden: Tensor = self.encoder(multimodal_kwargs["input_values"], attn_metadata)
-        return hidden
-
-    def decode(
-        self,
-        input_ids: Tensor,
-        positions: Tensor,
-        kv_caches: list[Tensor],
-        attn_metadata: AttentionMetadata,
-    ) -> Tensor:
-        """See ForConditionalGeneration."""
-        hidden: Tensor = self.decoder(input_ids, positions, kv_caches, attn_metadata)
-        return hidden
-
-    def compute_logits(self, hidden: Tensor) -> Tensor:
-        """hidden: [rows, hidden]. Returns [rows, vocab_size]."""
-        logits: Tensor = self.head(hidden)
-        return logits

@@ -25,7 +25,7 @@ def test_features_are_transformers(num_samples: int, tmp_path: Path) -> None:
 
 
 def test_less_than_a_pair_is_zeros(tmp_path: Path) -> None:
-    """Where transformers has no variance."""
+    """Transformers has no variance for these."""
     for num_samples in (0, 399, 559):
         banks = audio.recording_features(np.ones(num_samples, np.float32), CheckpointView(tmp_path, CONFIG), "cpu")
         mapped = audio.map_features(banks, CheckpointView(tmp_path, CONFIG))
@@ -34,7 +34,7 @@ def test_less_than_a_pair_is_zeros(tmp_path: Path) -> None:
 
 
 def test_what_is_too_long_is_refused(tmp_path: Path) -> None:
-    """Rather than cut."""
+    """Long audio is an error, and is not cut."""
     with pytest.raises(MediaError, match=r"30\.50 s long, and one request carries at most 30 s"):
         audio.map_audio((np.zeros(488_240, np.float32), 16_000), CheckpointView(tmp_path, CONFIG))
 

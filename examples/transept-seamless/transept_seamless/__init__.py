@@ -1,4 +1,4 @@
-"""SeamlessM4T (Barrault et al. 2023): speech to text in a hundred languages, without being told what is spoken."""
+"""SeamlessM4T (Barrault et al. 2023): speech to text in a hundred languages. The spoken language need not be known."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FRAMES_PER_SECOND = 100
 
 
 def target_languages(view: CheckpointView) -> dict[str, int]:
-    """Code to token id, of the languages that the text decoder writes. Raises CheckpointError where none are named."""
+    """Return code -> token id of the text decoder's languages. Raises CheckpointError if the checkpoint names none."""
     codes = getattr(view.generation_config, "text_decoder_lang_to_code_id", None)
     if not codes:
         raise view.lacks("text_decoder_lang_to_code_id")
@@ -34,15 +34,15 @@ def decoder_prompt(
     timestamps: bool = False,
     target_language: str | None = None,
 ) -> list[int]:
-    """``</s>`` and the token of the language that is to be written: ``</s>__fra__``.
+    """Return ``</s>`` and the token of the language to write: ``</s>__fra__``.
 
-    Raises ParameterError where nobody says which: the model does not ask what is spoken, and so cannot guess.
+    Raises ParameterError without a language: the model does not detect the spoken one.
     """
     targets, written = target_languages(view), target_language or language
     if written is None:
         raise ParameterError(
-            "this model is told in which language to write; say {target_language}, or {language} where it is the one "
-            f"that is spoken: one of {', '.join(sorted(targets))}",
+            "this model needs the language to write: pass {target_language}, or {language} if it is the spoken one: "
+            f"one of {', '.join(sorted(targets))}",
             param="target_language",
             others=["language"],
         )
@@ -50,13 +50,13 @@ def decoder_prompt(
 
 
 def unspoken_tokens(view: CheckpointView) -> list[int]:
-    """``<pad>``, ``<unk>``, ``<s>``, the languages, and what else the vocabulary has beside text."""
+    """Return ``<pad>``, ``<unk>``, ``<s>``, the languages, and other tokens without text."""
     special = {*view.tokenizer.all_special_ids, *target_languages(view).values()}
     return sorted(special - {view.config.eos_token_id})
 
 
 def speech_tokens(view: CheckpointView) -> SpeechTokens:
-    """The vocabulary begins with ``<pad>``, ``<unk>``, ``<s>`` and ``</s>``; then comes text, and then languages."""
+    """Return the control tokens. The vocabulary has ``<pad>``, ``<unk>``, ``<s>``, ``</s>``, text, then languages."""
     end = view.config.eos_token_id
     return SpeechTokens(
         end_of_text=end,

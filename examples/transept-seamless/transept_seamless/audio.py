@@ -1,4 +1,4 @@
-"""What the encoder takes: pairs of Kaldi's log-mel frames, normalised over the recording that a request carries."""
+"""Audio mappers: the encoder's input is pairs of Kaldi's log-mel frames, normalised over a request's recording."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONGEST = round(WINDOW_SECONDS * FRAMES_PER_SECOND) // PAIR  # pairs
 
 
 def num_tokens(num_pairs: int, config: Any) -> int:
-    """Encoder tokens of so many pairs: those that the adapter's convolutions leave, one for 160 ms."""
+    """Return the number of encoder tokens of pairs, after the adapter's convolutions: one for 160 ms."""
     for _ in range(config.num_adapter_layers if config.add_adapter else 0):
         padded = num_pairs + 2 * (config.adaptor_stride // 2)
         num_pairs = (padded - config.adaptor_kernel_size) // config.adaptor_stride + 1
@@ -33,10 +33,10 @@ def recording_features(waveform: np.ndarray, view: CheckpointView, device: str) 
 
 
 def map_features(data: Any, view: CheckpointView) -> MappedInput:
-    """data: float32 [bins, frames], a slice of `recording_features`. It is normalised by itself.
+    """data: float32 [bins, frames], a slice of `recording_features`, which is normalised separately.
 
-    Returns what transformers' SeamlessM4TFeatureExtractor does: input_features, float32 [pairs, 2 * bins], and
-    attention_mask, int64 [pairs], 0 for a pair of which zeros are a half. Less than a pair is taken as a pair of
+    Returns the result of transformers' SeamlessM4TFeatureExtractor: input_features, float32 [pairs, 2 * bins], and
+    attention_mask, int64 [pairs], 0 for a pair with a padded half. Less than a pair becomes a pair of
     zeros. Raises MediaError for more than WINDOW_SECONDS.
     """
     banks = np.ascontiguousarray(torch.as_tensor(data).cpu().numpy())
@@ -54,5 +54,5 @@ def map_features(data: Any, view: CheckpointView) -> MappedInput:
 
 
 def map_audio(data: Any, view: CheckpointView) -> MappedInput:
-    """data: what `load_audio` takes, such as a path. Otherwise as `map_features`."""
+    """Map a recording. data: see `load_audio`, such as a path. Otherwise like `map_features`."""
     return map_features(recording_features(load_audio(data, SAMPLE_RATE), view, "cpu"), view)

@@ -1,4 +1,4 @@
-"""What users may call the languages of SeamlessM4T: English names, the first of which is shown, and two letters."""
+"""Names of SeamlessM4T's languages: English names, the first of which is shown, and codes of two letters."""
 
 _NAMES = """
 afr afrikaans af, amh amharic am, arb arabic ar, asm assamese as, azj azerbaijani az, bel belarusian be,

@@ -41,10 +41,11 @@ class Decoder(nn.Module):
         self.layers = DecoderLayers.of(config, context, pre_norm=True)
         self.layer_norm = nn.LayerNorm(config.hidden_size)
 
-    def embed(self, input_ids: Tensor, positions: Tensor) -> Tensor:
-        """input_ids, positions: [tokens]. Returns [tokens, hidden]."""
+    def forward(self, input_ids: Tensor, positions: Tensor, *step: Any) -> Tensor:
+        """input_ids, positions: [tokens]. step: further arguments of layers. Returns [tokens, hidden]."""
         rows = torch.where(input_ids == self.padding, self.padding, positions + self.padding + 1)
-        return self.embed_tokens(input_ids) * self.scale + self.positions[rows]
+        x = self.embed_tokens(input_ids) * self.scale + self.positions[rows]
+        return self.layers(x, *step, last_norm=self.layer_norm)
 
 
 class SeamlessForSpeechToText(ForConditionalGeneration):
@@ -83,14 +84,3 @@ class SeamlessForSpeechToText(ForConditionalGeneration):
         """One recording, as above. Returns its tokens, without one that a masked pair alone has made."""
         encoded = self.encoder(input_features=features[None], attention_mask=mask[None]).last_hidden_state
         return encoded[0, : num_tokens(int(mask.sum()), self.config)]
-
-    def decode(
-        self,
-        input_ids: Tensor,
-        positions: Tensor,
-        kv_caches: list[Tensor],
-        attn_metadata: AttentionMetadata,
-    ) -> Tensor:
-        """See ForConditionalGeneration."""
-        decoder, x = self.decoder, self.decoder.embed(input_ids, positions)
-        return decoder.layers(x, kv_caches, attn_metadata, last_norm=decoder.layer_norm)

@@ -19,6 +19,6 @@ HUGGINGFACE = WeightMap(
         (r"(?:shared|text_decoder\.embed_tokens)\.weight", "decoder.embed_tokens.weight"),
         (r"lm_head\.weight", "head.weight"),
     ),
-    # What reads text and what speaks, and what is computed.
+    # The text encoder, the parts that generate speech, and computed positions.
     ignored=(r"(?:text_encoder|t2u_model|vocoder)\..*", r".*\.embed_positions\.weights"),
 )

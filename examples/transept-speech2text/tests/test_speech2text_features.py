@@ -21,7 +21,7 @@ SETTINGS = (
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.parametrize("num_samples", [560, 719, 16_000, 100_000])
 def test_features_are_transformers(settings: dict[str, bool], num_samples: int, tmp_path: Path) -> None:
-    """To the last bit, of noise under a tone, with what the checkpoint's settings say."""
+    """Equal to the last bit, for noise under a tone, with the checkpoint's settings."""
     extractor = Speech2TextFeatureExtractor(**settings)
     extractor.save_pretrained(tmp_path)
     noise = np.random.default_rng(num_samples).normal(0, 0.05, num_samples)
@@ -33,7 +33,7 @@ def test_features_are_transformers(settings: dict[str, bool], num_samples: int, 
 
 
 def test_silence_and_less_than_a_frame_are_zeros(tmp_path: Path) -> None:
-    """Where transformers divides by zero, or has no frame."""
+    """Transformers divides by zero, or has no frame."""
     for num_samples, num_frames in ((16_000, 98), (399, 1)):
         view = CheckpointView(tmp_path, CONFIG)
         mapped = audio.map_audio((np.zeros(num_samples, np.float32), 16_000), view)
@@ -41,6 +41,6 @@ def test_silence_and_less_than_a_frame_are_zeros(tmp_path: Path) -> None:
 
 
 def test_what_is_too_long_is_refused(tmp_path: Path) -> None:
-    """Rather than cut."""
+    """Long audio is an error, and is not cut."""
     with pytest.raises(MediaError, match=r"12\.50 s long, and one request carries at most 12 s"):
         audio.map_audio((np.zeros(200_240, np.float32), 16_000), CheckpointView(tmp_path, CONFIG))

@@ -54,5 +54,5 @@ def parity(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_parity(parity: Parity, check: str) -> None:
-    """Logits and tokens are those of transformers."""
+    """Logits and tokens equal transformers'."""
     parity.check(check)

@@ -8,19 +8,19 @@ from transept.authoring import CheckpointView, ModelSpec, ParameterError, Speech
 
 SAMPLE_RATE = 16_000  # Hz
 FRAMES_PER_SECOND = 100
-WINDOW_SECONDS = 30.0  # what the models were trained on; they have positions for twice as much
+WINDOW_SECONDS = 30.0  # as in training; the models have positions for twice as much
 LANGUAGES = ("en", "pt", "fr", "ru", "nl", "ro", "it", "es", "de")  # of MuST-C
 LANGUAGE = re.compile(r"<lang:(.+)>")
 NAMES = ("english", "portuguese", "french", "russian", "dutch", "romanian", "italian", "spanish", "german")
 
 
 def window_seconds(view: CheckpointView) -> float:
-    """WINDOW_SECONDS, or what the encoder has positions for."""
+    """Return WINDOW_SECONDS, or the encoder's positions in seconds if that is less."""
     return float(min(WINDOW_SECONDS, view.config.max_source_positions / FRAMES_PER_SECOND))
 
 
 def target_languages(view: CheckpointView) -> dict[str, int]:
-    """Code to token id; empty for a checkpoint that writes one language."""
+    """Return code -> token id; empty for a checkpoint that writes one language."""
     tokenizer = view.tokenizer
     if hasattr(tokenizer, "lang_code_to_id"):
         return dict(tokenizer.lang_code_to_id)
@@ -35,10 +35,10 @@ def decoder_prompt(
     timestamps: bool = False,
     target_language: str | None = None,
 ) -> list[int]:
-    """``</s>``, and in a checkpoint of several target languages the token of one: ``</s> <lang:fr>``.
+    """Return ``</s>`` and, for a checkpoint of several target languages, the target's token: ``</s> <lang:fr>``.
 
-    Raises ParameterError where a checkpoint of several is not told which, or does not hear the language that is spoken.
-    Another writes the language that it was trained for, whatever is asked; so there a task is refused.
+    Raises ParameterError if such a checkpoint gets no target language, or another spoken language than English. A
+    checkpoint with one language refuses a task, because it always writes that language.
     """
     targets, start = target_languages(view), dec_prompt(view)
     if not targets:
@@ -48,7 +48,7 @@ def decoder_prompt(
         return start
     if language not in (None, "en"):
         raise ParameterError(
-            f"this checkpoint hears English only, not {language!r}; leave {{language}} out if it is spoken",
+            f"this checkpoint translates from English only, not {language!r}; leave {{language}} out if it is spoken",
             param="language",
             value=language,
         )
@@ -59,13 +59,13 @@ def decoder_prompt(
 
 
 def unspoken_tokens(view: CheckpointView) -> list[int]:
-    """``<s>``, ``<pad>``, ``<unk>`` and the language tokens."""
+    """Return ``<s>``, ``<pad>``, ``<unk>`` and the language tokens."""
     return sorted({*view.tokenizer.all_special_ids, *target_languages(view).values()} - {view.config.eos_token_id})
 
 
 def speech_tokens(view: CheckpointView) -> SpeechTokens:
-    """The vocabulary begins with ``<s>``, ``<pad>``, ``</s>`` and ``<unk>``; all else is text, but languages."""
-    vocabulary = view.tokenizer.get_vocab()  # which a padded model has more rows than
+    """Return the control tokens: ``<s>``, ``<pad>``, ``</s>`` and ``<unk>`` are first, then text and languages."""
+    vocabulary = view.tokenizer.get_vocab()  # a padded model has more rows
     return SpeechTokens(
         end_of_text=view.config.eos_token_id,
         start_of_transcript=view.config.decoder_start_token_id,

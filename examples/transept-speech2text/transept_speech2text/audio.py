@@ -1,6 +1,6 @@
-"""What the encoder takes: Kaldi's log-mel filter banks, normalised over the recording that a request carries.
+"""Audio mappers: the encoder's input is Kaldi's log-mel filter banks, normalised over a request's recording.
 
-The numbers are those of transformers' Speech2TextFeatureExtractor where it computes without torchaudio.
+They equal transformers' Speech2TextFeatureExtractor without torchaudio.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from transept_speech2text import SAMPLE_RATE
 
 
 def num_bins(config: Any) -> int:
-    """Numbers of a frame: its mel filters."""
+    """Return the mel filters of a frame."""
     return int(config.input_feat_per_channel * config.input_channels)
 
 
 def num_tokens(num_frames: int, config: Any) -> int:
-    """Encoder tokens of so many frames: every convolution halves them."""
+    """Return the number of encoder tokens of frames: every convolution halves them."""
     for kernel in config.conv_kernel_sizes:
         num_frames = (num_frames + 2 * (kernel // 2) - kernel) // 2 + 1
     return num_frames
 
 
 def normalized(frames: np.ndarray, settings: Any) -> np.ndarray:
-    """Cepstral mean and variance normalisation over all frames, as preprocessor_config.json asks for it.
+    """Normalise mean and variance over all frames, by the settings of preprocessor_config.json.
 
     frames: float32 [frames, bins]. Returns the same shape. A bin that never changes is not divided.
     """
@@ -52,7 +52,7 @@ def recording_features(waveform: np.ndarray, view: CheckpointView, device: str) 
 
 
 def map_features(data: Any, view: CheckpointView) -> MappedInput:
-    """data: float32 [bins, frames], a slice of `recording_features`. It is normalised by itself.
+    """data: float32 [bins, frames], a slice of `recording_features`, which is normalised separately.
 
     Returns input_features, float32 [frames, bins]. Raises MediaError for more frames than max_source_positions.
     """
@@ -67,5 +67,5 @@ def map_features(data: Any, view: CheckpointView) -> MappedInput:
 
 
 def map_audio(data: Any, view: CheckpointView) -> MappedInput:
-    """data: what `load_audio` takes, such as a path. Otherwise as `map_features`."""
+    """Map a recording. data: see `load_audio`, such as a path. Otherwise like `map_features`."""
     return map_features(recording_features(load_audio(data, SAMPLE_RATE), view, "cpu"), view)

@@ -25,7 +25,7 @@ STRIDE = 2  # of every convolution
 
 
 class Side(nn.Module):
-    """What encoder and decoder share: positions, a stack of layers, and a norm after it."""
+    """The structure of both sides: positions, a stack of layers, and a norm."""
 
     positions: Tensor  # [rows, d_model]; not a weight
 
@@ -64,6 +64,11 @@ class Encoder(Side):
             x = F.glu(convolution(x), dim=0)
         return x.T * self.scale + self.positions[self.padding + 1 :][: x.shape[1]]
 
+    def forward(self, metadata: AttentionMetadata, input_features: list[Tensor]) -> Tensor:
+        """input_features: each input's [frames, bins]. Returns [encoder_tokens, d_model]."""
+        x = torch.cat([self.embed(features) for features in input_features])
+        return self.layer_norm(self.layers(x, metadata))
+
 
 class Decoder(Side):
     """Layers after embedded tokens; the padding token has no position."""
@@ -73,17 +78,11 @@ class Decoder(Side):
         super().__init__(config, config.max_target_positions, layers)
         self.embed_tokens = VocabParallelEmbedding(config.vocab_size, config.d_model, group=context.group)
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        positions: Tensor,
-        kv_caches: list[Tensor],
-        metadata: AttentionMetadata,
-    ) -> Tensor:
-        """input_ids, positions: [tokens]. Returns [tokens, d_model]."""
+    def forward(self, input_ids: Tensor, positions: Tensor, *step: Any) -> Tensor:
+        """input_ids, positions: [tokens]. step: further arguments of layers. Returns [tokens, d_model]."""
         rows = torch.where(input_ids == self.padding, self.padding, positions + self.padding + 1)
         x = self.embed_tokens(input_ids) * self.scale + self.positions[rows]
-        return self.layers(x, kv_caches, metadata, last_norm=self.layer_norm)
+        return self.layers(x, *step, last_norm=self.layer_norm)
 
 
 class Speech2TextForConditionalGeneration(ForConditionalGeneration):
@@ -110,16 +109,3 @@ class Speech2TextForConditionalGeneration(ForConditionalGeneration):
     def longest_features(cls, config: Any) -> dict[str, Tensor]:
         """Frames without anything in them."""
         return {"input_features": torch.zeros(config.max_source_positions, num_bins(config))}
-
-    def encode(
-        self,
-        encoder_input_ids: Tensor | None,
-        encoder_positions: Tensor | None,
-        attn_metadata: AttentionMetadata,
-        **multimodal_kwargs: list[Tensor],
-    ) -> Tensor:
-        """input_features: a list of [frames, bins]. Returns [encoder_tokens, d_model]."""
-        x = torch.cat([self.encoder.embed(features) for features in multimodal_kwargs["input_features"]])
-        for layer in self.encoder.layers:
-            x = layer(x, attn_metadata)
-        return self.encoder.layer_norm(x)

@@ -64,13 +64,13 @@ def parity(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_parity(parity: Parity, check: str) -> None:
-    """Logits and tokens are those of transformers."""
+    """Logits and tokens equal transformers'."""
     parity.check(check)
 
 
 @pytest.mark.parametrize("do_normalize", [False, True])
 def test_features_are_transformers(do_normalize: bool, tmp_path: Path) -> None:
-    """To the last bit, with what the checkpoint's settings say."""
+    """Equal to the last bit, with the checkpoint's settings."""
     extractor = SpeechT5FeatureExtractor(do_normalize=do_normalize)
     extractor.save_pretrained(tmp_path)
     view = CheckpointView(tmp_path, SpeechT5Config())
@@ -82,7 +82,7 @@ def test_features_are_transformers(do_normalize: bool, tmp_path: Path) -> None:
 
 
 def test_what_is_too_short_gets_silence_and_what_is_too_long_is_refused(tmp_path: Path) -> None:
-    """Rather than cut."""
+    """Short audio is padded, and long audio is an error."""
     view = CheckpointView(tmp_path, SpeechT5Config())
     short = audio.map_audio((sound(200), 16_000), view)
     np.testing.assert_array_equal(short.kwargs["input_values"][200:], np.zeros(200))

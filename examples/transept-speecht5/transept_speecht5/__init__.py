@@ -5,25 +5,25 @@ from __future__ import annotations
 from transept.authoring import CheckpointView, ModelSpec, ParameterError, SpeechSpec, SpeechTokens, dec_prompt, hookimpl
 
 SAMPLE_RATE = 16_000  # Hz
-WINDOW_SECONDS = 30.0  # about the longest of what it was trained on; the encoder has positions for 80 s
+WINDOW_SECONDS = 30.0  # about the longest recording in training; the encoder has positions for 80 s
 
 
 def decoder_prompt(
     view: CheckpointView, *, language: str | None = None, task: str = "transcribe", timestamps: bool = False
 ) -> list[int]:
-    """The same. Raises ParameterError for a language or a task: there is no token to ask for one."""
+    """Return the default prompt. Raises ParameterError for another language or task, for which there is no token."""
     if language not in (None, "en"):
-        message = f"SpeechT5 hears English only, not {language!r}; leave {{language}} out if English is spoken"
+        message = f"SpeechT5 transcribes English only, not {language!r}; leave {{language}} out if English is spoken"
         raise ParameterError(message, param="language", value=language)
     if task != "transcribe":
-        message = f"SpeechT5 writes down what it hears and cannot {task}; leave {{task}} out"
+        message = f"SpeechT5 transcribes speech and cannot {task}; leave {{task}} out"
         raise ParameterError(message, param="task", value=task)
     return dec_prompt(view)
 
 
 def speech_tokens(view: CheckpointView) -> SpeechTokens:
-    """The vocabulary begins with ``<s>``, ``<pad>``, ``</s>`` and ``<unk>``; all else is text, a letter a token."""
-    vocabulary = view.tokenizer.get_vocab()  # which a padded model has more rows than
+    """Return the control tokens: ``<s>``, ``<pad>``, ``</s>`` and ``<unk>`` are first; each later token is a letter."""
+    vocabulary = view.tokenizer.get_vocab()  # a padded model has more rows
     return SpeechTokens(
         end_of_text=view.config.eos_token_id,
         start_of_transcript=view.config.decoder_start_token_id,
@@ -32,7 +32,7 @@ def speech_tokens(view: CheckpointView) -> SpeechTokens:
 
 
 def unspoken_tokens(view: CheckpointView) -> list[int]:
-    """``<s>``, ``<pad>``, ``<unk>``, and ``<mask>`` and ``<ctc_blank>`` at the end of the vocabulary."""
+    """Return ``<s>``, ``<pad>``, ``<unk>``, and ``<mask>`` and ``<ctc_blank>`` at the end of the vocabulary."""
     added = getattr(view.tokenizer, "added_tokens_decoder", ())
     return sorted({*view.tokenizer.all_special_ids, *added} - {view.config.eos_token_id})
 

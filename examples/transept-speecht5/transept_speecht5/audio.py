@@ -1,4 +1,4 @@
-"""What the encoder takes: the waveform itself. Its features are its samples, one channel of them."""
+"""Audio mappers: the encoder's input is the waveform. Its features are its samples, in one channel."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ LONGEST = round(WINDOW_SECONDS * SAMPLE_RATE)  # samples
 
 
 def num_tokens(num_samples: int, config: Any) -> int:
-    """Encoder tokens of so many samples: with the released convolutions one for 20 ms, and none for less than 25."""
+    """Return the number of encoder tokens of samples: in released models one for 20 ms, and 0 for less than 25 ms."""
     for kernel, stride in zip(config.conv_kernel, config.conv_stride, strict=True):
         num_samples = max((num_samples - kernel) // stride + 1, 0)
     return num_samples
 
 
 def shortest(config: Any) -> int:
-    """Samples that the convolutions need for one token."""
+    """Return the number of samples that the convolutions need for one token."""
     num_samples = 1
     for kernel, stride in reversed([*zip(config.conv_kernel, config.conv_stride, strict=True)]):
         num_samples = (num_samples - 1) * stride + kernel
@@ -39,10 +39,10 @@ def recording_features(waveform: np.ndarray, view: CheckpointView, device: str) 
 
 
 def map_features(data: Any, view: CheckpointView) -> MappedInput:
-    """data: float32 [1, samples], a slice of `recording_features`; what is too short for a token gets silence after it.
+    """data: float32 [1, samples], a slice of `recording_features`. Audio too short for a token is padded.
 
-    Returns input_values, float32 [samples], equal to transformers' SpeechT5FeatureExtractor: where the checkpoint's
-    settings say do_normalize, with a mean of 0 and a variance of 1. Raises MediaError for more than WINDOW_SECONDS.
+    Returns input_values, float32 [samples], equal to transformers' SpeechT5FeatureExtractor: with do_normalize in
+    the checkpoint's settings, with a mean of 0 and a variance of 1. Raises MediaError for more than WINDOW_SECONDS.
     """
     samples = torch.as_tensor(data)[0]
     check_window(len(samples) / SAMPLE_RATE, WINDOW_SECONDS)
@@ -55,5 +55,5 @@ def map_features(data: Any, view: CheckpointView) -> MappedInput:
 
 
 def map_audio(data: Any, view: CheckpointView) -> MappedInput:
-    """data: what `load_audio` takes, such as a path. Otherwise as `map_features`."""
+    """Map a recording. data: see `load_audio`, such as a path. Otherwise like `map_features`."""
     return map_features(torch.from_numpy(load_audio(data, SAMPLE_RATE))[None], view)

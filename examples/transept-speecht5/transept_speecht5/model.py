@@ -1,4 +1,4 @@
-"""SpeechT5's model: convolutions over the waveform, an encoder that knows distances, a decoder of letters."""
+"""SpeechT5's model: convolutions over the waveform, an encoder with relative keys, and a decoder of letters."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from transept.authoring import (
     DecoderLayer,
     DecoderLayers,
     EncoderLayer,
+    EncoderLayers,
     ForConditionalGeneration,
     LayerConfig,
     LayerContext,
@@ -52,7 +53,7 @@ class Convolution(nn.Module):
 
 
 class Side(nn.Module):
-    """What encoder and decoder share: sinusoidal positions and a stack of layers."""
+    """The structure of both sides: sinusoidal positions and a stack of layers."""
 
     positions: Tensor  # [rows, hidden]; not a weight
 
@@ -70,7 +71,7 @@ class Encoder(Side):
     def __init__(self, config: Any, context: LayerContext) -> None:
         size, heads = config.hidden_size, config.encoder_attention_heads
         layer = layer_config(config, heads, config.encoder_ffn_dim)
-        layers = nn.ModuleList(EncoderLayer(layer, context) for _ in range(config.encoder_layers))
+        layers = EncoderLayers(EncoderLayer(layer, context) for _ in range(config.encoder_layers))
         super().__init__(config, config.max_speech_positions, layers)
         self.convolutions = nn.Sequential(*(Convolution(config, index) for index in range(len(config.conv_dim))))
         width = config.conv_dim[-1]
@@ -79,7 +80,7 @@ class Encoder(Side):
         self.near = weight_norm(nn.Conv1d(size, size, near, padding=near // 2, groups=groups), dim=2)
         self.activation = get_activation(config.feat_extract_activation)
         self.layer_norm = nn.LayerNorm(size, eps=config.layer_norm_eps)
-        # Row 0 is that of a key so many tokens after its query: distances go from there downwards.
+        # The first row is for the farthest key after its query; distances decrease from there.
         self.distances = nn.Parameter(torch.empty(2 * config.encoder_max_relative_position, size // heads))
 
     def embed(self, waveform: Tensor) -> Tensor:
@@ -88,13 +89,10 @@ class Encoder(Side):
         near = self.activation(self.near(x.T[None])[0, :, : len(x)].T)
         return x + near + self.positions[self.padding + 1 :][: len(x)]
 
-    def forward(self, waveforms: list[Tensor], metadata: AttentionMetadata) -> Tensor:
-        """waveforms: [samples] of each prefill, of any lengths. Returns [encoder_tokens, hidden]."""
-        x: Tensor = self.layer_norm(torch.cat([self.embed(waveform) for waveform in waveforms]))
-        keys = RelativeKeys(self.distances.flip(0), before=len(self.distances) // 2 - 1)
-        for layer in self.layers:
-            x = layer(x, metadata, keys)
-        return x
+    def forward(self, metadata: AttentionMetadata, input_values: list[Tensor]) -> Tensor:
+        """input_values: each input's waveform, [samples], of any length. Returns [encoder_tokens, hidden]."""
+        x = self.layer_norm(torch.cat([self.embed(waveform) for waveform in input_values]))
+        return self.layers(x, metadata, RelativeKeys(self.distances.flip(0), before=len(self.distances) // 2 - 1))
 
 
 class Decoder(Side):
@@ -107,14 +105,14 @@ class Decoder(Side):
         self.scale = config.hidden_size**0.5 if config.scale_embedding else 1.0
         self.embed_tokens = VocabParallelEmbedding(config.vocab_size, config.hidden_size, group=context.group)
 
-    def embed(self, input_ids: Tensor, positions: Tensor) -> Tensor:
-        """input_ids, positions: [tokens]. Returns [tokens, hidden]."""
+    def forward(self, input_ids: Tensor, positions: Tensor, *step: Any) -> Tensor:
+        """input_ids, positions: [tokens]. step: further arguments of layers. Returns [tokens, hidden]."""
         rows = torch.where(input_ids == self.padding, self.padding, positions + self.padding + 1)
-        return self.embed_tokens(input_ids) * self.scale + self.positions[rows]
+        return self.layers(self.embed_tokens(input_ids) * self.scale + self.positions[rows], *step)
 
 
 class SpeechT5ForSpeechToText(ForConditionalGeneration):
-    """The recogniser; SpeechT5's other models, which speak, are not run."""
+    """The speech recognition model. SpeechT5's models that generate speech are not supported."""
 
     def __init__(self, config: Any, context: LayerContext) -> None:
         super().__init__(config, context)
@@ -137,25 +135,3 @@ class SpeechT5ForSpeechToText(ForConditionalGeneration):
     def longest_features(cls, config: Any) -> dict[str, Tensor]:
         """Silence."""
         return {"input_values": torch.zeros(LONGEST)}
-
-    def encode(
-        self,
-        encoder_input_ids: Tensor | None,
-        encoder_positions: Tensor | None,
-        attn_metadata: AttentionMetadata,
-        **multimodal_kwargs: list[Tensor],
-    ) -> Tensor:
-        """input_values: a list of [samples]. Returns [encoder_tokens, hidden]."""
-        return self.encoder(multimodal_kwargs["input_values"], attn_metadata)
-
-    def decode(
-        self,
-        input_ids: Tensor,
-        positions: Tensor,
-        kv_caches: list[Tensor],
-        attn_metadata: AttentionMetadata,
-    ) -> Tensor:
-        """See ForConditionalGeneration."""
-        x = self.decoder.embed(input_ids, positions)
-        hidden: Tensor = self.decoder.layers(x, kv_caches, attn_metadata)
-        return hidden

@@ -29,6 +29,6 @@ HUGGINGFACE = WeightMap(
         (r"speecht5\.decoder\.prenet\.embed_tokens\.weight", "decoder.embed_tokens.weight"),
     ),
     tied=((r"text_decoder_postnet\.lm_head\.weight", "head.weight"),),
-    # Of training alone, and what is computed.
+    # Used only in training, and computed positions.
     ignored=(rf"{_PRENET}\.masked_spec_embed", r".*\.(?:pos_sinusoidal_embed|embed_positions)\.weights"),
 )

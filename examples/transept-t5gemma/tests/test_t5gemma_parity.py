@@ -29,7 +29,7 @@ CONFIGURATIONS = {
         "decoder": {**SIDE, "sliding_window": 9, "layer_types": ["full_attention", "sliding_attention"]},
         "tie_word_embeddings": False,
     },
-    "a window everywhere": {  # so that blocks behind it are given back
+    "a window everywhere": {  # so that blocks outside it are freed
         "encoder": {**SIDE, "layer_types": ["sliding_attention"] * 2},
         "decoder": {**SIDE, "sliding_window": 70, "layer_types": ["sliding_attention"] * 2},
     },
@@ -52,5 +52,5 @@ def parity(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_parity(parity: Parity, check: str) -> None:
-    """Logits and tokens are those of transformers."""
+    """Logits and tokens equal transformers'."""
     parity.check(check)

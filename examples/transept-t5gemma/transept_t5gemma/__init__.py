@@ -6,13 +6,13 @@ from transept.authoring import CheckpointView, ModelSpec, dec_bos_prompt, hookim
 
 
 def default_decoder_prompt(view: CheckpointView) -> list[int]:
-    """``<bos>`` alone, with which a decoder of Gemma's starts, unless the checkpoint names another start."""
+    """Return ``<bos>``, with which Gemma's decoders start, unless the checkpoint has another start token."""
     start, bos = dec_bos_prompt(view)
     return [bos if start is None else start]
 
 
 def prepare_decoder_prompt(token_ids: list[int], view: CheckpointView) -> list[int]:
-    """The same ids with ``<bos>`` in front, unless it is there."""
+    """Prepend ``<bos>`` unless it is there."""
     start = default_decoder_prompt(view)
     return token_ids if token_ids[:1] == start else start + token_ids
 

@@ -1,7 +1,7 @@
 """T5Gemma (Zhang et al. 2025): two stacks of Gemma 2's layers, the decoder's with cross-attention.
 
-Norms stand before and after each sublayer, positions are rotary, scores and logits have a soft cap, and every other
-layer sees a window of tokens only. The two sides may have any sizes each.
+Norms are before and after each sublayer, positions are rotary, scores and logits have a soft cap, and every other layer
+has a window. The two sides may have different sizes.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from transept.authoring import (
-    AttentionMetadata,
     CheckpointError,
     DecoderLayer,
+    DecoderLayers,
     EncoderLayer,
+    EncoderLayers,
     ForConditionalGeneration,
     LayerConfig,
     LayerContext,
@@ -29,9 +30,9 @@ from transept.authoring import (
 
 
 def layer_configs(side: Any, encoder_hidden_size: int | None = None) -> list[LayerConfig]:
-    """The layers of one side: ``side.layer_types`` says which of them have a window.
+    """Return the settings of one side's layers; ``side.layer_types`` says which have a window.
 
-    Raises CheckpointError for rotary positions that are stretched.
+    Raises CheckpointError for scaled rotary positions.
     """
     rope = side.rope_parameters
     if rope["rope_type"] != "default":
@@ -58,19 +59,23 @@ def layer_configs(side: Any, encoder_hidden_size: int | None = None) -> list[Lay
 
 
 class T5GemmaSide(nn.Module):
-    """What encoder and decoder share: scaled embeddings, a stack of layers, a norm at its end."""
+    """The structure of both sides: scaled embeddings, a stack of layers, and a norm."""
 
-    def __init__(self, side: Any, layers: list[nn.Module], context: LayerContext) -> None:
+    def __init__(self, side: Any, layers: nn.ModuleList, context: LayerContext) -> None:
         super().__init__()
         self.embed_tokens = VocabParallelEmbedding(side.vocab_size, side.hidden_size, group=context.group)
         self.scale = side.hidden_size**0.5
-        self.layers = nn.ModuleList(layers)
+        self.layers = layers
         self.norm = RMSNorm(side.hidden_size, side.rms_norm_eps, weight_offset=1.0)
 
-    def embed(self, token_ids: Tensor | None) -> Tensor:
-        """token_ids: [tokens]. Returns [tokens, hidden]; the scale is rounded to its dtype, as Gemma was trained."""
+    def forward(self, token_ids: Tensor, positions: Tensor, *step: Any) -> Tensor:
+        """token_ids, positions: [tokens]. step: further arguments of layers. Returns [tokens, hidden].
+
+        The embedding's scale is rounded to its dtype, as in the training of Gemma.
+        """
         x = self.embed_tokens(token_ids)
-        return x * torch.full((), self.scale, dtype=x.dtype, device=x.device)
+        x = x * torch.full((), self.scale, dtype=x.dtype, device=x.device)
+        return self.norm(self.layers(x, *step, positions=positions))
 
 
 class T5GemmaForConditionalGeneration(ForConditionalGeneration):
@@ -79,8 +84,11 @@ class T5GemmaForConditionalGeneration(ForConditionalGeneration):
     def __init__(self, config: Any, context: LayerContext) -> None:
         super().__init__(config, context)
         encoder, decoder = config.encoder, config.decoder
-        self.encoder = T5GemmaSide(encoder, [EncoderLayer(each, context) for each in layer_configs(encoder)], context)
-        decoder_layers = [DecoderLayer(each, context) for each in layer_configs(decoder, encoder.hidden_size)]
+        layers = EncoderLayers(EncoderLayer(each, context) for each in layer_configs(encoder))
+        self.encoder = T5GemmaSide(encoder, layers, context)
+        decoder_layers = DecoderLayers(
+            DecoderLayer(each, context) for each in layer_configs(decoder, encoder.hidden_size)
+        )
         self.decoder = T5GemmaSide(decoder, decoder_layers, context)
         tied = self.decoder.embed_tokens.weight if config.tie_word_embeddings else None
         self.head = VocabParallelHead(decoder.vocab_size, decoder.hidden_size, group=context.group, weight=tied)
@@ -100,32 +108,6 @@ class T5GemmaForConditionalGeneration(ForConditionalGeneration):
             max_target_positions=config.decoder.max_position_embeddings,
             window=config.decoder.sliding_window if all_slide else None,
         )
-
-    def encode(
-        self,
-        encoder_input_ids: Tensor | None,
-        encoder_positions: Tensor | None,
-        attn_metadata: AttentionMetadata,
-        **multimodal_kwargs: list[Tensor],
-    ) -> Tensor:
-        """See ForConditionalGeneration.encode; text only."""
-        x = self.encoder.embed(encoder_input_ids)
-        for layer in self.encoder.layers:
-            x = layer(x, attn_metadata, positions=encoder_positions)
-        return self.encoder.norm(x)
-
-    def decode(
-        self,
-        input_ids: Tensor,
-        positions: Tensor,
-        kv_caches: list[Tensor],
-        attn_metadata: AttentionMetadata,
-    ) -> Tensor:
-        """See ForConditionalGeneration.decode."""
-        x = self.decoder.embed(input_ids)
-        for layer, kv_cache in zip(self.decoder.layers, kv_caches, strict=True):
-            x = layer(x, kv_cache, attn_metadata, positions=positions)
-        return self.decoder.norm(x)
 
     def compute_logits(self, hidden: Tensor) -> Tensor:
         """hidden: [rows, hidden]. Returns [rows, vocab_size]."""

@@ -39,7 +39,7 @@ def talk(*files: Path) -> tuple[npt.NDArray[np.float32], list[tuple[float, float
 
 
 def speakers(turns: list[tuple[float, float, str]], start: float, end: float) -> set[str]:
-    """Who has more than a fifth of a second of the time from start to end."""
+    """Return the speakers with more than a fifth of a second between start and end."""
     return {name for begin, until, name in turns if min(until, end) - max(begin, start) > 0.2}
 
 

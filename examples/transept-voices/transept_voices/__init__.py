@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-# Told by `transept plugins check`, and where speakers are asked for.
+# Shown by `transept plugins check`, and for requests with speakers.
 if importlib.util.find_spec("resemblyzer") is None:
     raise ImportError("the weights are in the package Resemblyzer: pip install --no-deps resemblyzer")
 
 
 @hookimpl
 def diarize(waveform: npt.NDArray[np.float32], sample_rate: int) -> list[tuple[float, float, str]]:
-    """Who speaks when: (start, end, speaker), the speakers named in the order in which they are first heard."""
+    """Return turns (start, end, speaker). Speakers are numbered in the order of their first turn."""
     from transept_voices.diarizer import turns_of
 
     return turns_of(waveform, sample_rate)

@@ -1,4 +1,4 @@
-"""Who speaks when: stretches of speech, an embedding of each, clusters of embeddings, turns.
+"""Speaker diarization: stretches of speech, an embedding of each, clusters of embeddings, turns.
 
 waveform ─▶ spans of speech (silero-vad) ─▶ stretches of 1.6 s ─▶ embeddings ─▶ clusters, one a voice ─▶ turns
 """
@@ -19,19 +19,19 @@ from sklearn.cluster import AgglomerativeClustering
 from transept_voices.encoder import FRAMES, HOP, RATE, embeddings, spectrogram
 
 STEP = 40  # frames between the begins of stretches; 0.4 s
-SHORTEST_SURE = 80  # frames; what is heard of less is no voice of its own
-FEWEST_STRETCHES = 4  # of a voice; 1.6 s and three steps
+SHORTEST_SURE = 80  # frames; a shorter stretch does not make a new voice
+FEWEST_STRETCHES = 4  # of a voice: 1.6 s and three steps
 LONGEST_SPAN = 60.0  # seconds
 LONGEST_PAUSE = 0.5  # seconds within one turn
 LOUDNESS = 10 ** (-30 / 20)  # root mean square to which quiet speech is raised; the encoder was trained so
 SAME_VOICE = 0.38  # mean cosine distance within which clusters are one voice
 MOST_CLUSTERED = 3000  # stretches; of longer recordings so many stand for all, so that memory is bounded
 
-_one_at_a_time = threading.Lock()  # the voice activity network remembers what it heard last
+_one_at_a_time = threading.Lock()  # the voice activity network has state
 
 
 class Stretch(NamedTuple):
-    """What is embedded. span: number of its span of speech. begin, end: in frames of the recording."""
+    """A stretch that is embedded. span: number of its span of speech. begin, end: in frames of the recording."""
 
     span: int
     begin: int
@@ -39,7 +39,7 @@ class Stretch(NamedTuple):
 
 
 def turns_of(waveform: npt.NDArray[np.float32], sample_rate: int) -> list[tuple[float, float, str]]:
-    """(start, end, speaker) in order of time, as Transept's hook `diarize` asks for them.
+    """Return (start, end, speaker) in order of time, for Transept's hook `diarize`.
 
     waveform: float32 [num_samples], mono.
     """
@@ -55,7 +55,7 @@ def turns_of(waveform: npt.NDArray[np.float32], sample_rate: int) -> list[tuple[
 
 
 def _speech(waveform: npt.NDArray[np.float32]) -> list[tuple[int, int]]:
-    """The spans in which someone speaks, (start, end) in samples."""
+    """Return the spans of speech, (start, end) in samples."""
     threads = torch.get_num_threads()
     import silero_vad
 
@@ -74,7 +74,7 @@ def _speech(waveform: npt.NDArray[np.float32]) -> list[tuple[int, int]]:
 def _stretches(
     waveform: npt.NDArray[np.float32], spans: Sequence[tuple[int, int]]
 ) -> tuple[list[Stretch], list[npt.NDArray[np.float32]]]:
-    """What to embed, with its mel spectrogram; none reaches over a pause."""
+    """Return the stretches to embed, each within one span, and their mel spectrograms."""
     energy = sum(float(np.square(waveform[start:end], dtype=np.float64).sum()) for start, end in spans)
     loudness = (energy / sum(end - start for start, end in spans)) ** 0.5
     gain = np.float32(max(1.0, LOUDNESS / max(loudness, 1e-6)))
@@ -89,7 +89,7 @@ def _stretches(
 
 
 def _voices(points: npt.NDArray[np.float32], sure: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
-    """The number of each stretch's voice. points: [stretches, size]. sure: whether a stretch may be a voice's own."""
+    """Return the number of each stretch's voice. points: [stretches, size]. sure: True if it may make a voice."""
     clustered = points[sure] if sure.any() else points
     clustered = clustered[:: 1 + len(clustered) // MOST_CLUSTERED]
     if len(clustered) < 2:
@@ -107,7 +107,7 @@ def _voices(points: npt.NDArray[np.float32], sure: npt.NDArray[np.bool_]) -> npt
 def _turns(
     spans: Sequence[tuple[int, int]], stretches: Sequence[Stretch], voices: npt.NDArray[np.intp]
 ) -> list[tuple[float, float, str]]:
-    """Within a span each stretch owns what is nearer to its middle than to those of its neighbours."""
+    """Return turns. Within a span, each stretch has the time that is nearest to its middle."""
     names: dict[int, str] = {}
     turns: list[tuple[float, float, str]] = []
     owners = np.array([stretch.span for stretch in stretches])

@@ -77,9 +77,9 @@ def test_scalars(tiny_en_dir):
     assert checkpoint.scalar("decoder/num_heads") == 6
     assert checkpoint.scalar("decoder/alignment_layer") == -1
     assert checkpoint.config_dict["alignment_heads"][0] == [1, 0]
-    with pytest.raises(CheckpointError, match=r"holds no variable .* Did you mean 'decoder/num_heads'"):
+    with pytest.raises(CheckpointError, match=r"has no variable .* Did you mean 'decoder/num_heads'"):
         checkpoint.scalar("decoder/num_head")
-    with pytest.raises(CheckpointError, match=r"shape \[51864, 384\]; it is no scalar"):
+    with pytest.raises(CheckpointError, match=r"shape \[51864, 384\]; it must be a scalar"):
         checkpoint.scalar("decoder/embeddings/weight")
 
 
@@ -141,10 +141,10 @@ def test_every_truncation_is_an_error_that_says_where(tmp_path):
     [
         (model_bin(A, B, version=3), "first number is 3, where versions 4 to 6 would be"),
         (model_bin(A, version=7), "first number is 7"),
-        (b"PK\x03\x04" + bytes(100), "is no CTranslate2 file that can be read"),
+        (b"PK\x03\x04" + bytes(100), "is not a supported CTranslate2 file"),
         (model_bin(A, variable("b", [2], 6, bytes(4))), 'at variable "b" .*: its type id is 6'),
         (model_bin(A, variable("b", [2], 4, bytes(6))), r'at variable "b" .*: shape \[2\] of torch.float16 .* 6 bytes'),
-        (model_bin(A, A), 'at variable "a" .*: it is there twice'),
+        (model_bin(A, A), 'at variable "a" .*: it is listed twice'),
         (model_bin(A, aliases=[("c", "nothing")]), 'at the list of aliases: "c" cannot stand for "nothing"'),
         (model_bin(A) + b"!", "1 bytes follow it"),
         (model_bin(struct.pack("<H", 2) + b"ab"), "a name does not end in NUL"),

@@ -67,7 +67,7 @@ def test_config_from_the_weight_map(tiny_en_dir):
     config = load_config(checkpoint, weight_map)
     assert config.d_model == 384
     assert load_generation_config(checkpoint, weight_map, config).max_length == 384
-    with pytest.raises(PluginError, match="ctranslate2 checkpoint has no config of its own"):
+    with pytest.raises(PluginError, match="ctranslate2 checkpoint has no config; its weight map must derive one"):
         load_config(checkpoint, PLAIN)
 
 

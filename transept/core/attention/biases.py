@@ -1,7 +1,7 @@
 """Additive attention biases: ``softmax(scale · QKᵀ + A) V``.
 
 A bias is either a tensor or a `RelativePositionBias`. Both are functions of a query's and a key's position within their
-own sequence, so one bias serves every sequence of a flattened batch, whatever their lengths.
+own sequence, so one bias serves all sequences of a flattened batch, of any lengths.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def bias_block(bias: AttentionBias, first_query: int, num_queries: int, num_keys
     """
     if not isinstance(bias, RelativePositionBias):
         return bias[:, first_query : first_query + num_queries, :num_keys]
-    # Compute the bias once for each distance that occurs, not for each pair. The distances of query i begin one column
-    # before those of query i - 1, so the rows are sliding windows, in reverse order.
+    # Compute the bias once for each distance that occurs, not for each pair. Each query's distances begin one column
+    # before its predecessor's, so the rows are sliding windows, in reverse order.
     distances = torch.arange(1 - first_query - num_queries, num_keys - first_query, device=bias.table.device)
     return bias.by_distance(distances).unfold(1, num_keys, 1).flip(1)

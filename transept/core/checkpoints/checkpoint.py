@@ -11,7 +11,7 @@ from torch import Tensor
 
 from transept.errors import CheckpointError
 
-LFS_POINTER = b"version https://git-lfs.github.com/spec"  # what a clone without Git LFS has in place of a large file
+LFS_POINTER = b"version https://git-lfs.github.com/spec"  # the first bytes of a large file in a clone without Git LFS
 
 
 class Checkpoint(ABC):
@@ -21,9 +21,9 @@ class Checkpoint(ABC):
     format: the key into ModelSpec.weight_maps, ``"huggingface"`` or ``"ctranslate2"``.
     architectures: names of the model family in the checkpoint: config.json's ``architectures``, or the spec name of a
         CTranslate2 model.bin, such as ``("WhisperSpec",)``.
-    config_dict: the content of config.json; empty if there is none.
+    config_dict: the content of config.json; empty without such a file.
     quantization: rounding of its weights, as in EngineConfig.
-    is_known: true for the names of weights that the family's weight map has a place for; set by `describe_model`.
+    is_known: returns True for a weight's name that the family's weight map knows; set by `describe_model`.
 
     CTranslate2's checkpoints also have ``shape_of(name)``, the shape of one weight.
     """
@@ -55,9 +55,14 @@ class Checkpoint(ABC):
         """
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message."""
+    return str(error).strip().partition("\n")[0]
+
+
 def cause_of(error: BaseException) -> str:
     """Return an error's type and the first line of its message."""
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+    return f"{type(error).__name__}: {first_line(error)}"
 
 
 def check_pointer(file: Path) -> None:

@@ -8,8 +8,8 @@ Layout (CTranslate2, python/ctranslate2/specs/model_spec.py and src/models/model
 
 A string is a u16 length, which counts a final NUL, and its bytes.
 
-What was rounded to int8 or int16 had been multiplied by a scale, one for each row or one for all: another variable,
-with ``_scale`` after the name.
+Weights in int8 or int16 were multiplied by a scale before they were rounded, one for each row or one for all rows. The
+scale is another variable, with ``_scale`` after the name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from transept.errors import CheckpointError, suggest
 from transept.json_files import MOST_JSON_BYTES, check_file, read_json, read_json_value
 
 MODEL_BIN = "model.bin"
-VERSIONS = range(4, 7)  # older files tell a variable's item size instead of its dtype
+VERSIONS = range(4, 7)  # older files have a variable's item size instead of its dtype
 MAX_RANK = 8  # of variables; weights have 3 at most
 COPIED_AT_ONCE = 4 << 20  # bytes of unaligned data
 SCALE = "_scale"
@@ -40,7 +40,7 @@ VARIABLE_DTYPES = (torch.float32, torch.int8, torch.int16, torch.int32, torch.fl
 
 @dataclass(frozen=True)
 class Variable:
-    """Where one variable lies: shape, dtype, and the offset of its data in the file, in bytes."""
+    """Shape and dtype of a variable, and the offset of its data in the file, in bytes."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -51,7 +51,7 @@ class CTranslate2Checkpoint(Checkpoint):
     """A directory with a CTranslate2 model.bin.
 
     version, revision: of the binary layout and of the model's spec.
-    variables: name -> Variable. An alias is an entry like any other, at the same offset as what it stands for.
+    variables: name -> Variable. An alias is an entry like any other, with its variable's offset.
     """
 
     format = "ctranslate2"
@@ -72,7 +72,7 @@ class CTranslate2Checkpoint(Checkpoint):
         self.architectures = (spec_name,)
         self.variables = table.variables()
         self._data.madvise(mmap.MADV_DONTNEED)  # a page was read for each, of which the system may map many around it
-        # by where what they scale lies, since an alias has no scale of its own
+        # by the scaled variable's offset, since an alias has no separate scale
         self._scales = {
             variable.offset: name + SCALE for name, variable in self.variables.items() if name + SCALE in self.variables
         }
@@ -91,21 +91,21 @@ class CTranslate2Checkpoint(Checkpoint):
         return ((name, self.shape_of(name)) for name in self._weights())
 
     def _weights(self) -> list[str]:
-        """Names of variables and aliases but the scales."""
+        """Return names of variables and aliases, without the scales."""
         return [
             name for name in self.variables if not (name.endswith(SCALE) and name.removesuffix(SCALE) in self.variables)
         ]
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """Every variable and every alias by its name, at its own scale if it was rounded; scalars have shape []."""
+        """See Checkpoint.tensors. Rounded weights are divided by their scale; scalars have shape []."""
         for name in self._weights():
             yield name, self.tensor(name)
-            self._data.madvise(mmap.MADV_DONTNEED)  # pages that were read are given back
+            self._data.madvise(mmap.MADV_DONTNEED)  # frees the pages that were read
 
     def tensor(self, name: str) -> Tensor:
-        """One variable by its name, at its own scale if it was rounded.
+        """Return a variable, divided by its scale if it was rounded.
 
-        Raises CheckpointError when there is none, or its scale does not fit it.
+        Raises CheckpointError if there is no such variable, or if its scale has a wrong shape.
         """
         tensor, scale_name = self._stored(name), self._scales.get(self._variable(name).offset)
         if scale_name is None:
@@ -116,10 +116,10 @@ class CTranslate2Checkpoint(Checkpoint):
                 f'"{scale_name}" in "{self.path / MODEL_BIN}" has shape {list(scale.shape)}, which does not fit '
                 f"{list(tensor.shape)} of {name}"
             )
-        return tensor.float() / scale.view(-1, *[1] * (tensor.dim() - 1))  # what the numbers were multiplied by
+        return tensor.float() / scale.view(-1, *[1] * (tensor.dim() - 1))
 
     def _stored(self, name: str) -> Tensor:
-        """A variable as it is in the file."""
+        """Return a variable with the numbers in the file."""
         variable = self._variable(name)
         count = prod(variable.shape)
         if count == 0:
@@ -128,30 +128,30 @@ class CTranslate2Checkpoint(Checkpoint):
         if variable.offset % size == 0:
             flat = torch.frombuffer(self._data, dtype=variable.dtype, count=count, offset=variable.offset)
             return flat.view(variable.shape)
-        copied = self._copies.get(variable.offset)  # for another name of the same
+        copied = self._copies.get(variable.offset)  # under another name of the variable
         if copied is None:
             copied = self._copied(variable.offset, count * size).view(variable.dtype).view(variable.shape)
             self._copies[variable.offset] = copied
         return copied
 
     def _copied(self, offset: int, size: int) -> Tensor:
-        """Bytes of the file, copied to where any dtype may be read, since the format does not align its data."""
+        """Copy bytes of the file to aligned memory; the format does not align its data."""
         copy = torch.empty(size, dtype=torch.uint8)
         for first in range(0, size, COPIED_AT_ONCE):
             count = min(COPIED_AT_ONCE, size - first)
             mapped = torch.frombuffer(self._data, dtype=torch.uint8, count=count, offset=offset + first)
             copy[first : first + count] = mapped
-            self._data.madvise(mmap.MADV_DONTNEED)  # what was copied need not stay mapped
+            self._data.madvise(mmap.MADV_DONTNEED)  # frees the copied pages
         return copy
 
     def shape_of(self, name: str) -> tuple[int, ...]:
-        """Shape of a variable. Raises CheckpointError when there is none."""
+        """Return the shape of a variable. Raises CheckpointError if there is no such variable."""
         return self._variable(name).shape
 
     def scalar(self, name: str) -> int | float:
-        """Value of a scalar such as ``"decoder/num_heads"``. Raises CheckpointError when there is none."""
+        """Return a scalar such as ``"decoder/num_heads"``. Raises CheckpointError if there is no such scalar."""
         if shape := self.shape_of(name):
-            raise CheckpointError(f'"{name}" in "{self.path / MODEL_BIN}" has shape {list(shape)}; it is no scalar')
+            raise CheckpointError(f'"{name}" in "{self.path / MODEL_BIN}" has shape {list(shape)}; it must be a scalar')
         return self.tensor(name).item()
 
     def vocabulary(self) -> list[str]:
@@ -176,11 +176,11 @@ class CTranslate2Checkpoint(Checkpoint):
             return self.variables[name]
         except KeyError:
             hint = suggest(name, self.variables)
-            raise CheckpointError(f'"{self.path / MODEL_BIN}" holds no variable "{name}".{hint}') from None
+            raise CheckpointError(f'"{self.path / MODEL_BIN}" has no variable "{name}".{hint}') from None
 
 
 def _map(file: Path) -> mmap.mmap:
-    """The whole file, memory mapped copy-on-write: torch wants writable memory, and the file stays as it is."""
+    """Map the whole file, copy-on-write, because torch expects writable memory."""
     try:
         with file.open("rb") as opened:
             return mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_COPY)
@@ -189,25 +189,25 @@ def _map(file: Path) -> mmap.mmap:
 
 
 class _Table:
-    """Walks a model.bin from its first byte to its last; every error tells what was being read."""
+    """Reads a model.bin from its first byte to its last. Every error names the part that was being read."""
 
     def __init__(self, data: mmap.mmap, file: Path) -> None:
         self.data, self.file, self.position, self.reading = data, file, 0, "header"
 
     def header(self) -> tuple[int, str, int]:
-        """Binary version, spec name, spec revision."""
+        """Read the binary version, the spec name and the spec revision."""
         version = self._number("I")
         if version not in VERSIONS:
             check_pointer(self.file)
             known = f"{VERSIONS[0]} to {VERSIONS[-1]}"
             raise CheckpointError(
-                f'"{self.file}" is no CTranslate2 file that can be read: its first number is {version}, where '
-                f"versions {known} would be. Convert the original model anew with ct2-transformers-converter"
+                f'"{self.file}" is not a supported CTranslate2 file: its first number is {version}, and supported '
+                f"versions are {known}. Convert the original model again with ct2-transformers-converter"
             )
         return version, self._string(), self._number("I")
 
     def variables(self) -> dict[str, Variable]:
-        """All variables, then all aliases. The file must end with them."""
+        """Read all variables and then all aliases, with which the file must end."""
         variables: dict[str, Variable] = {}
         count = self._number("I")
         for index in range(count):
@@ -216,7 +216,7 @@ class _Table:
             name = self._string()
             self.reading = f'variable "{name}" ({index + 1} of {count})'
             if name in variables:
-                raise self._corrupt("it is there twice")
+                raise self._corrupt("it is listed twice")
             variables[name] = self._variable()
         self.reading = "the list of aliases"
         for _ in range(self._number("I")):

@@ -1,4 +1,4 @@
-"""open_checkpoint: which format a directory holds."""
+"""open_checkpoint: open a directory in the format of its files."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from transept.errors import CheckpointError
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """Open a checkpoint directory in the format that its files show; Hugging Face's is preferred where both are.
+    """Open a checkpoint directory in the format of its files; if it has both formats, in Hugging Face's.
 
-    Reads config.json and, for CTranslate2, the table of variables; no weights yet.
-    Raises CheckpointError when the directory holds neither format, or when what is read is corrupt.
+    Reads config.json and, for CTranslate2, the table of variables, but no weights.
+    Raises CheckpointError if the directory has neither format, or if these files are corrupt.
     """
     try:
         return _open(path)
@@ -33,4 +33,4 @@ def _open(path: Path) -> Checkpoint:
         raise CheckpointError(answer)
     found = ", ".join(sorted(entry.name for entry in path.iterdir())) or "nothing"
     wanted = ", ".join((*huggingface.WEIGHTS, f"{ctranslate2.MODEL_BIN} (CTranslate2)"))
-    raise CheckpointError(f'no checkpoint in "{path}": it holds {found}. Wanted one of {wanted}')
+    raise CheckpointError(f'no checkpoint in "{path}": it has {found}. It must have one of {wanted}')

@@ -1,7 +1,7 @@
 """Config, generation config and tokenizer of a checkpoint. Never runs a checkpoint's code.
 
-Those of a Hugging Face checkpoint are transformers' classes. What a weight map derives, files of which it declares that
-they are plain, and a lone tokenizer.json need no transformers, and then it is not imported: that is slow.
+They are transformers' classes if transformers reads a Hugging Face checkpoint. It is not imported, since that is slow,
+for configs that a weight map derives, for files that match its `PlainFiles`, and for a lone tokenizer.json.
 """
 
 from __future__ import annotations
@@ -24,29 +24,31 @@ if TYPE_CHECKING:
 
     from transept.core.checkpoints.plain_tokenizer import PlainTokenizer
 
-MAX_LABELS = 100_000  # of a classifier, which transformers makes two tables of
-MOST_TOKENIZER_BYTES = 256 << 20  # 256 MiB: of one of its files; those of 256,000 tokens have 35 MB
+MAX_LABELS = 100_000  # of a classifier; transformers makes two tables of them
+MOST_TOKENIZER_BYTES = 256 << 20  # 256 MiB, for each file; files for 256,000 tokens have 35 MB
 
 
 def load_config(
     checkpoint: Checkpoint, weight_map: WeightMap, made_by: str = "its weight map"
 ) -> PretrainedConfig | PlainConfig:
-    """The model's config: from the weight map where it derives one, else from config.json.
+    """Return the model's config, from the weight map if it derives one, else from config.json.
 
     made_by: names the weight map in messages.
-    Raises CheckpointError when config.json does not fit its class, or weights and other values do not fit the weight
-    map; PluginError when there is no way to a config.
+    Raises CheckpointError if config.json does not fit its class, or if the weight map cannot make a config of the
+    checkpoint. Raises PluginError if it must make one and does not.
     """
     if weight_map.config is None:
         if checkpoint.format != "huggingface":
-            raise PluginError(f"a {checkpoint.format} checkpoint has no config of its own; {made_by} derives none")
+            raise PluginError(
+                f"a {checkpoint.format} checkpoint has no config; {made_by} must derive one, and does not"
+            )
         config = huggingface_config(checkpoint, weight_map.plain)
     else:
         try:
             config = weight_map.config(checkpoint)
         except TranseptError:
             raise
-        except Exception as error:  # a plugin's, over values that it did not expect
+        except Exception as error:  # of a plugin's code, for unexpected values
             made = f'{made_by} cannot make a config of "{checkpoint.config_file}"'
             raise CheckpointError(f"{made}: {cause_of(error)}") from error
     tokens = {name: getattr(config, name, None) for name in CONTROL_TOKENS}
@@ -85,9 +87,9 @@ def huggingface_config(checkpoint: Checkpoint, plain: PlainFiles | None = None) 
 
 
 def plain_files(weight_map: WeightMap, config: Any) -> PlainFiles | None:
-    """What the family declares of its files, where the config was read without transformers.
+    """Return the family's declaration of its files if the config was read without transformers.
 
-    Otherwise transformers has been imported, and may read the rest, too.
+    Otherwise transformers is imported already, and also reads the other files.
     """
     return weight_map.plain if isinstance(config, PlainConfig) else None
 
@@ -98,10 +100,10 @@ def load_generation_config(
     config: PretrainedConfig | PlainConfig,
     made_by: str = "its weight map",
 ) -> GenerationConfig | PlainConfig:
-    """The model's generation config: from the weight map, generation_config.json, or the config's generation keys.
+    """Return the model's generation config: from the weight map, generation_config.json, or the config's keys.
 
     made_by: names the weight map in messages.
-    Raises CheckpointError when generation_config.json cannot be read, or holds what no request could decode with.
+    Raises CheckpointError if generation_config.json cannot be read, or has settings that no request could use.
     """
     file = checkpoint.path / "generation_config.json"
     if weight_map.generation_config is not None or not file.is_file():
@@ -110,7 +112,7 @@ def load_generation_config(
         settings = _generation_config(checkpoint, weight_map, config)
     except TranseptError:
         raise
-    except Exception as error:  # transformers validates generation options in many ways, a plugin in its own
+    except Exception as error:  # transformers and plugins validate in many ways
         by_map = f"{made_by} " if weight_map.generation_config is not None else ""
         raise CheckpointError(f'{by_map}cannot make a generation config of "{file}": {cause_of(error)}') from error
     if not hasattr(settings, "to_dict"):
@@ -131,7 +133,7 @@ def _generation_config(
     if not file.is_file():
         return _from_config(checkpoint, config)
     settings = read_json(file)
-    check_generation_settings(settings, file)  # before transformers, whose errors name no key
+    check_generation_settings(settings, file)  # before transformers does, whose errors do not name the key
     files = plain_files(weight_map, config)
     plain = plain_generation_config(settings, files) if files else None
     if plain is not None:
@@ -155,7 +157,7 @@ def _as_its_version_reads_it(settings: dict[str, Any]) -> dict[str, Any]:
 def _from_config(checkpoint: Checkpoint, config: PretrainedConfig | PlainConfig) -> GenerationConfig:
     from transformers import GenerationConfig
 
-    # Config classes drop the generation keys of an old config.json, so they are taken from the file as it is.
+    # Config classes drop the generation keys of an old config.json, so these come from the file.
     as_read = checkpoint.config_dict if checkpoint.format == "huggingface" else {}
     settings = {**config.to_dict(), **as_read}
     check_generation_settings(settings, checkpoint.config_file)
@@ -163,22 +165,22 @@ def _from_config(checkpoint: Checkpoint, config: PretrainedConfig | PlainConfig)
 
 
 def load_tokenizer(path: Path, files: PlainFiles | None = None) -> PreTrainedTokenizerBase | PlainTokenizer | None:
-    """Return the tokenizer beside the weights, or None if there is none.
+    """Return the tokenizer beside the weights, or None without one.
 
     AutoTokenizer reads a tokenizer_config.json, or `files.tokenizer` does without transformers. A lone
     tokenizer.json gives a tokenizer without named special tokens; see `lone_vocabulary` for a lone vocabulary. Raises
-    CheckpointError when the files cannot be read, are far too large, or make a tokenizer that cannot work.
+    CheckpointError if the files cannot be read, are far too large, or make a tokenizer that does not work.
     """
     for file in path.iterdir():
         if SMALL_FILES.fullmatch(file.name) and file.is_file():
             check_file(file, MOST_TOKENIZER_BYTES)
     try:
         tokenizer = _tokenizer(path, files)
-        if tokenizer is not None:  # some faults show when it is used
+        if tokenizer is not None:  # some faults appear only when it is used
             tokenizer.decode(tokenizer("").input_ids)
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # the tokenizers library raises bare Exception, and panics that are none
+    except BaseException as error:  # the tokenizers library raises Exception, and its panics are BaseExceptions
         raise CheckpointError(f'cannot read the tokenizer in "{path}": {cause_of(error)}') from error
     return tokenizer
 

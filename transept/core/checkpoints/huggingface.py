@@ -1,6 +1,6 @@
 """Reader of Hugging Face checkpoints: safetensors or PyTorch's .bin, in one file or in shards.
 
-A .bin file is a pickle: it is read by ``torch.load(weights_only=True)`` alone, which runs no code of the file's.
+A .bin file is a pickle. Only ``torch.load(weights_only=True)`` reads it, which runs no code in the file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from transept.errors import CheckpointError
 from transept.json_files import read_json
 
 IsKnown = Callable[[str], bool] | None  # see Checkpoint.is_known
-READ_AT_ONCE = 32 << 20  # bytes of a file's pages that stay in memory until it is opened anew
+READ_AT_ONCE = 32 << 20  # bytes of a file's pages that stay in memory until it is opened again
 WEIGHTS = (  # in order of preference
     "model.safetensors",
     "model.safetensors.index.json",
@@ -31,14 +31,14 @@ WEIGHTS = (  # in order of preference
 
 
 def find_weights(path: Path) -> Path | None:
-    """The file that a checkpoint's weights start from, or None when the directory holds none."""
+    """Return the directory's file of weights, or the index of their shards; None if it has neither."""
     return next((path / name for name in WEIGHTS if (path / name).is_file()), None)
 
 
 class HuggingFaceCheckpoint(Checkpoint):
     """A directory as ``save_pretrained`` writes it.
 
-    files: the files that hold the weights, each existing.
+    files: the files with the weights; all exist.
     """
 
     format = "huggingface"
@@ -46,8 +46,8 @@ class HuggingFaceCheckpoint(Checkpoint):
     def __init__(self, path: Path) -> None:
         """Read config.json and the index of shards, if there is one.
 
-        Raises CheckpointError when config.json or shards are missing, when config.json's architectures are no list of
-        names, and when the index is corrupt or points elsewhere.
+        Raises CheckpointError if config.json or shards are missing, if config.json's architectures are not a list of
+        names, and if the index is corrupt or names files elsewhere.
         """
         self.path = path
         weights = find_weights(path)
@@ -79,7 +79,7 @@ class HuggingFaceCheckpoint(Checkpoint):
 
 
 def _shards(index: Path) -> list[Path]:
-    """The files that an index names, in order. Raises CheckpointError that lists all that are missing."""
+    """Return the files that an index names, in order. Raises CheckpointError that lists all missing files."""
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(shard, str) for shard in weight_map.values()):
         raise CheckpointError(f'"{index}" has no "weight_map" from names of weights to names of files')
@@ -104,7 +104,7 @@ def _safetensors(file: Path, is_known: IsKnown) -> Iterator[tuple[str, Tensor]]:
     num_bytes = READ_AT_ONCE
     for name, plain in zip(names, unwrapped(names, is_known), strict=True):
         with _reading(file):
-            if num_bytes >= READ_AT_ONCE:  # anew, to give back pages that were read
+            if num_bytes >= READ_AT_ONCE:  # opening it again frees the pages that were read
                 opened, num_bytes = safe_open(file, framework="pt"), 0
             tensor: Tensor = opened.get_tensor(name)  # type: ignore[no-untyped-call]
         num_bytes += tensor.nbytes
@@ -122,7 +122,7 @@ def _safetensors_shapes(file: Path, is_known: IsKnown) -> list[tuple[str, tuple[
 
 @contextmanager
 def _reading(file: Path) -> Iterator[None]:
-    """Whatever a reader raises is the file's fault: readers check little, and raise what comes of that."""
+    """Raise any error of a reader as a CheckpointError: readers check little, so a corrupt file may raise anything."""
     try:
         yield
     except pickle.UnpicklingError as error:
@@ -137,7 +137,7 @@ def _reading(file: Path) -> Iterator[None]:
 
 def _pickled(file: Path, is_known: IsKnown) -> Iterator[tuple[str, Tensor]]:
     with _reading(file):
-        # Files older than torch 1.6 are no zip archives, and cannot be memory mapped.
+        # Before torch 1.6, files were not zip archives; they cannot be memory mapped.
         with file.open("rb") as opened:
             is_zip = opened.read(4) == b"PK\x03\x04"
         if is_zip:
@@ -146,20 +146,20 @@ def _pickled(file: Path, is_known: IsKnown) -> Iterator[tuple[str, Tensor]]:
     if not isinstance(content, dict):
         raise CheckpointError(f'"{file}" holds a {type(content).__name__}, not names and weights')
     if strangers := [_shown(name) for name, weight in content.items() if not _is_weight(name, weight)]:
-        raise CheckpointError(f'"{file}" holds what is no weight: {", ".join(strangers)}')
+        raise CheckpointError(f'"{file}" has entries that are not weights: {", ".join(strangers)}')
     yield from zip(unwrapped([*content], is_known), content.values(), strict=True)
 
 
 def _check_archive(file: Path) -> None:
-    """Raise ValueError for an archive that would unpack to more than it is; torch compresses nothing."""
+    """Raise ValueError for an archive with compressed content; torch does not compress."""
     with zipfile.ZipFile(file) as archive:
         unpacked = sum(entry.file_size for entry in archive.infolist())
     if unpacked > file.stat().st_size:
-        raise ValueError(f"it would unpack to {unpacked} bytes, more than it has")
+        raise ValueError(f"it would unpack to {unpacked} bytes, more than the size of the file")
 
 
 def _is_weight(name: object, value: object) -> bool:
-    """Whether it is a name and a tensor whose numbers are there: neither sparse nor quantized, on no other device."""
+    """True for a name and a dense tensor on the CPU that is not quantized."""
     if not isinstance(name, str) or not isinstance(value, Tensor):
         return False
     return value.layout is torch.strided and value.device.type == "cpu" and not value.is_quantized

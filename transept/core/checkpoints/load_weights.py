@@ -1,8 +1,8 @@
 """load_weights: fill a model's parameters from a checkpoint, by the names in a WeightMap.
 
-The checkpoint is walked once. Each tensor is converted while it is copied to its place, or packed as it lies in the
-mapped file, so that the model is never in memory twice; whatever does not fit is told at the end, all at once. Where a
-group of processes shares the model, only this one's shard of a tensor is copied or packed.
+The checkpoint is read once. Each tensor is converted while it is copied to its place, or packed from the mapped file,
+so the model is never in memory twice. One error at the end lists all problems. If a group of processes shares the
+model, only this process's shard of a tensor is copied or packed.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ def load_weights(
     elsewhere: Collection[str] = (),
     known_as: str = "",
 ) -> None:
-    """Copy every weight of the checkpoint to where the weight map puts it, in the model's dtype and on its device.
+    """Copy every weight of the checkpoint to its place by the weight map, in the model's dtype and on its device.
 
-    The places are the model's parameters and persistent buffers; one that two modules share counts once. packer: takes
-    the weights of parameters on the meta device, each as soon as all its parts are there. elsewhere: names of
-    parameters and buffers that other processes have. known_as: names the plugin in messages.
+    Places are the model's parameters and persistent buffers; one that two modules share counts once. packer: packs
+    weights whose parameters are on the meta device, each when all its parts are loaded. elsewhere: names of parameters
+    and buffers that other processes load. known_as: names the plugin in messages.
 
-    Raises CheckpointError that lists all missing, unexpected and wrongly shaped weights and those loaded twice; or that
-    names a quantized checkpoint or an adapter. Raises PluginError when the weight map names parts that a parameter does
-    not have.
+    Raises CheckpointError that lists all weights that are missing, unexpected, of a wrong shape, or loaded twice; or
+    that reports a quantized checkpoint or an adapter. Raises PluginError if the weight map names parts that a parameter
+    does not have.
     """
     misfit = f'the weights in "{checkpoint.path}" do not fit {type(model).__name__}{known_as and f" of {known_as}"}'
     places = _Places(model, packer, tied={target for _, target in weight_map.tied})
@@ -87,7 +87,7 @@ def load_weights(
 
 @dataclass
 class _Report:
-    """What did not fit, one line each."""
+    """Problems with weights, one line each."""
 
     missing: list[str] = field(default_factory=list)  # targets
     unexpected: list[str] = field(default_factory=list)  # checkpoint names, as all below
@@ -102,7 +102,7 @@ class _Report:
             raise CheckpointError(f"{misfit}: {problem}")
 
     def text(self) -> str:
-        """All problems, or nothing. A quantized checkpoint explains every other problem, so it stands alone."""
+        """Return all problems; empty without any. Quantization explains all others, so it is reported alone."""
         if self.quantized:
             return (
                 f"  {len(self.quantized)} of them are quantized, such as {self.quantized[0]}; quantized checkpoints "
@@ -124,24 +124,24 @@ class _Report:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where one tensor goes: rows of a parameter or buffer, made of one or more pieces that are filled together."""
+    """The place of one tensor: rows of a parameter or buffer, made of pieces that are filled together."""
 
     parameter: Tensor
     first_row: int
     destination: Tensor  # the rows
     pieces: list[tuple[int, str]]  # (id of the parameter, part)
-    shards: list[Shard]  # of each piece, what of the checkpoint's goes there; empty where all of it does
+    shards: list[Shard]  # of each piece, the rank's part of the checkpoint's tensor; empty without sharding
 
     @property
     def shape(self) -> torch.Size:
-        """Of the checkpoint's tensor."""
+        """Shape of the checkpoint's tensor."""
         shape = [*self.destination.shape]
         if self.shards:
             shape[self.shards[0].dim] = sum(shard.total for shard in self.shards)
         return torch.Size(shape)
 
     def own(self, tensor: Tensor) -> Tensor:
-        """Of a tensor of that shape what goes there. One piece is a view of a file that may be mapped."""
+        """Return the rank's part of a tensor of that shape; a view if there is one piece."""
         if not self.shards:
             return tensor
         if self.shards[0].dim == 1:
@@ -151,14 +151,14 @@ class _Place:
 
 
 class _Places:
-    """All places of a model, by the names of its state_dict, and which pieces of them have been filled from what."""
+    """All places of a model by the names of its state_dict, and the checkpoint names that have filled them."""
 
     def __init__(self, model: nn.Module, packer: WeightPacker | None, tied: set[str]) -> None:
         self.tensors: dict[str, Tensor] = model.state_dict(keep_vars=True)
         self._tied = {id(tensor) for name, tensor in self.tensors.items() if name in tied}
         self.filled: dict[tuple[int, str], str] = {}  # piece -> checkpoint name
         self._packer = packer
-        # of each parameter that is to be packed: first row -> rows as the checkpoint holds them
+        # of each parameter to pack: first row -> rows of the checkpoint
         self._gathered: dict[int, dict[int, Tensor]] = {
             id(tensor): {} for tensor in self.tensors.values() if tensor.is_meta
         }
@@ -167,11 +167,11 @@ class _Places:
         return target.partition("#")[0] in self.tensors
 
     def is_tied(self, target: str) -> bool:
-        """Whether the checkpoint may hold the target's parameter once more, to be compared at last."""
+        """True if the checkpoint may have the target's parameter a second time, which is compared at the end."""
         return id(self.tensors[target.partition("#")[0]]) in self._tied
 
     def find(self, target: str) -> _Place:
-        """The place of a target whose name is in the model. Raises PluginError for parts that it does not have."""
+        """Return the place of a target in the model. Raises PluginError for parts that it does not have."""
         name, _, part = target.partition("#")
         tensor = self.tensors[name]
         parts, shards = _parts(tensor), tensor.shards if isinstance(tensor, StackedParameter) else {}
@@ -191,7 +191,7 @@ class _Places:
         return _Place(tensor, first, tensor.detach()[first:stop], pieces, own)
 
     def fill(self, place: _Place, rows: Tensor) -> None:
-        """Copy rows to their place, or keep them until the parameter is packed."""
+        """Copy rows to their place, or keep them until their parameter is packed."""
         if place.destination.is_meta:
             self._gathered[id(place.parameter)][place.first_row] = rows
         else:
@@ -199,7 +199,7 @@ class _Places:
                 place.destination.copy_(rows)
 
     def content(self, place: _Place) -> Tensor:
-        """What has been filled in there."""
+        """Return the content of a filled place."""
         if not place.destination.is_meta:
             return place.destination
         first, stop = place.first_row, place.first_row + len(place.destination)
@@ -210,7 +210,7 @@ class _Places:
         return _joined(overlapping)
 
     def pack_if_complete(self, target: str) -> None:
-        """Pack the target's parameter if it is to be packed and all of it is there, once."""
+        """Pack the target's parameter, once, if a packer takes it and all its rows are loaded."""
         parameter = self.tensors[target.partition("#")[0]]
         gathered = self._gathered.get(id(parameter), {})
         if self._packer is None or not gathered or sum(map(len, gathered.values())) < len(parameter):
@@ -220,7 +220,7 @@ class _Places:
         gathered.clear()
 
     def unfilled(self) -> list[str]:
-        """Targets that nothing filled, part by part; a shared parameter by its first name."""
+        """Return the targets that are not filled, part by part; a shared parameter by its first name."""
         targets: dict[tuple[int, str], str] = {}
         for name, tensor in self.tensors.items():
             for part in _parts(tensor) or (WHOLE,):
@@ -229,7 +229,7 @@ class _Places:
 
 
 def _joined(parts: list[Tensor]) -> Tensor:
-    """Rows below each other; of one part no copy, which may be the largest weight of all."""
+    """Concatenate rows; a single part is not copied, since it may be the largest weight."""
     return parts[0] if len(parts) == 1 else torch.cat(parts) if parts else torch.empty(0)
 
 
@@ -256,7 +256,7 @@ def _fill(places: _Places, name: str, target: str, tensor: Tensor, report: _Repo
 
 
 def _fill_tied(places: _Places, name: str, target: str, tensor: Tensor, report: _Report) -> None:
-    """Fill a place that nothing filled; else the checkpoint's copy must be what the model shares."""
+    """Fill an empty place; if it is filled, the tensor must equal its content."""
     if target not in places or not all(piece in places.filled for piece in places.find(target).pieces):
         _fill(places, name, target, tensor, report)
         return
@@ -268,7 +268,7 @@ def _fill_tied(places: _Places, name: str, target: str, tensor: Tensor, report: 
 
 
 def _same(tensor: Tensor, other: Tensor, dtype: torch.dtype) -> bool:
-    """Whether two tensors hold the same numbers in a dtype."""
+    """True if two tensors have equal numbers in a dtype."""
     if tensor.dtype is not other.dtype or tensor.device != other.device:
         tensor, other = tensor.to(other.device, dtype), other.to(dtype)
     return torch.equal(tensor, other)
@@ -279,7 +279,7 @@ def _misshaped(name: str, target: str, tensor: Tensor, place: _Place) -> str:
 
 
 def _is_quantized(tensor: Tensor, destination: Tensor) -> bool:
-    """Whether numbers that need a scale would be copied as if they were weights."""
+    """True for quantized numbers, which need a scale, where the model expects weights."""
     if not destination.is_floating_point():
         return False
     return not tensor.is_floating_point() or tensor.dtype.itemsize < SMALLEST_FLOAT

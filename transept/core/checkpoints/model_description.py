@@ -1,8 +1,8 @@
-"""ModelDescription: what a checkpoint and the plugin that runs it say of a model, before any weight is read.
+"""ModelDescription: a model as its checkpoint and its plugin describe it, before any weight is read.
 
-Made once in each process that needs it: the engine's, whose own worker builds the model from it, and those of other
-workers. A plugin's code may raise anything for a config with a wrong value. That exception becomes the cause of a
-CheckpointError, which names the file and the values that were read last.
+The engine's process and every worker's process make it once. A plugin's code may raise anything for a config with a
+wrong value. That exception becomes the cause of a CheckpointError, which names the file and the values that were read
+last.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LONGEST_VALUE = 60  # characters of a value
 
 @dataclass(frozen=True)
 class ModelDescription:
-    """view: for the plugin's functions; its config is what the model is built from."""
+    """A model before its weights are read. view: for the plugin's functions; has the config of the model."""
 
     spec: ModelSpec
     checkpoint: Checkpoint
@@ -48,15 +48,15 @@ class ModelDescription:
 
     @property
     def config(self) -> Any:
-        """Of transformers, or what the plugin's weight map derives."""
+        """The model's config: of transformers, or derived by the plugin's weight map."""
         return self.view.config
 
 
 def describe_model(path: Path, source: str, plugin: str | None, plugins: Plugins | None = None) -> ModelDescription:
     """Read a checkpoint directory's config and find the plugin that runs it.
 
-    source: the user's name for the checkpoint, for messages. plugin: the one to take if several run the model.
-    plugins: those that were discovered before; None: discover them.
+    source: the user's name for the checkpoint, for messages. plugin: its name, if several run the model.
+    plugins: the discovered plugins; None: discover them.
     Raises CheckpointError, UnsupportedModelError, PluginError.
     """
     checkpoint = open_checkpoint(path)
@@ -73,13 +73,13 @@ def _described(checkpoint: Checkpoint, spec: ModelSpec) -> ModelDescription:
     weight_map = _imported(spec, spec.weight_maps[checkpoint.format])
     if not isinstance(weight_map, WeightMap):
         kind = type(weight_map).__name__
-        raise PluginError(f"the {checkpoint.format} weight map of {spec.known_as} is a {kind}, no WeightMap")
+        raise PluginError(f"the {checkpoint.format} weight map of {spec.known_as} is a {kind}; it must be a WeightMap")
     checkpoint.is_known = weight_map.is_known
     made_by = f"the weight map of {spec.known_as}"
     config = load_config(checkpoint, weight_map, made_by)
     model_class = _imported(spec, spec.model_class)
     if not (isinstance(model_class, type) and issubclass(model_class, ForConditionalGeneration)):
-        raise PluginError(f'"{spec.model_class}" of {spec.known_as} is no subclass of ForConditionalGeneration')
+        raise PluginError(f'"{spec.model_class}" of {spec.known_as} must be a subclass of ForConditionalGeneration')
     shape = _model_shape(model_class, config, checkpoint, spec)
     view = CheckpointView(
         path,
@@ -91,21 +91,21 @@ def _described(checkpoint: Checkpoint, spec: ModelSpec) -> ModelDescription:
 
 
 def _imported(spec: ModelSpec, reference: Any) -> Any:
-    """What a reference of a plugin's names. Raises PluginError for one that cannot be imported."""
+    """Import the object of a plugin's reference. Raises PluginError if that fails."""
     try:
         return resolve(reference)
     except PluginError:
         raise
-    except Exception as error:  # of a plugin's module, or of what that imports
+    except Exception as error:  # of a plugin's module, or of its imports
         raise PluginError(f'"{reference}" of {spec.known_as} cannot be imported: {cause_of(error)}') from error
 
 
 def _model_shape(
     model_class: type[ForConditionalGeneration], config: Any, checkpoint: Checkpoint, spec: ModelSpec
 ) -> ModelShape:
-    """The shape of the model that a config describes.
+    """Return the shape of the model that a config describes.
 
-    Raises CheckpointError for a config of which the model class makes no shape.
+    Raises CheckpointError if the model class raises.
     """
     try:
         shape: Any = model_class.shape(config)
@@ -122,10 +122,10 @@ def _model_shape(
 
 
 def check_default_prompt(described: ModelDescription) -> None:
-    """Raise CheckpointError for a config whose default decoder prompt holds what is no token of the vocabulary.
+    """Raise CheckpointError if a config's default decoder prompt has ids outside the vocabulary.
 
-    Raises PluginError where that is the plugin's doing: its function raises, returns no list, or looks at nothing of
-    the checkpoint.
+    Raises PluginError if the plugin is at fault: its function raises, does not return a list, or reads nothing of the
+    checkpoint.
     """
     vocab_size, rule = described.shape.vocab_size, f"the default_decoder_prompt of {described.spec.known_as}"
     try:
@@ -141,11 +141,10 @@ def check_default_prompt(described: ModelDescription) -> None:
 
 
 def build_model(described: ModelDescription, context: LayerContext) -> ForConditionalGeneration:
-    """The model that a config describes, its parameters empty, on the current default device and in the default dtype.
+    """Build the model of a config, with empty parameters on the default device and in the default dtype.
 
-    Raises CheckpointError for a config that the model class cannot be built from, and for one that asks for far more
-    than the checkpoint's weights could fill, before that is allocated. Raises ParameterError where the context's group
-    does not divide its layers.
+    Raises CheckpointError if the model class raises, and, before memory is allocated, for a model that is far larger
+    than the checkpoint's weights. Raises ParameterError if the context's group does not divide its layers.
     """
     model_class, config, checkpoint = described.model_class, described.config, described.checkpoint
     try:
@@ -166,7 +165,7 @@ def build_model(described: ModelDescription, context: LayerContext) -> ForCondit
 
 
 def _check_cross_attentions(model: ForConditionalGeneration, described: ModelDescription) -> None:
-    """Raise PluginError where the engine cannot tell how each decoder layer makes keys and values."""
+    """Raise PluginError unless the model has an object that makes keys and values for each decoder layer."""
     method, num_layers = f"{type(model).__name__}.cross_attentions", described.shape.num_decoder_layers
     try:
         found: Any = [*model.cross_attentions()]
@@ -183,27 +182,25 @@ def _check_cross_attentions(model: ForConditionalGeneration, described: ModelDes
 
 
 def _check_prompt(spec: ModelSpec, view: Any, vocab_size: int) -> None:
-    """None in it is left to the request: a user may give a decoder prompt where a checkpoint has no default."""
+    """Check the default prompt. None is allowed in it, because a request may have a decoder prompt."""
     try:
         prompt = call_prompt_rule(spec, "default_decoder_prompt", view)
-    except PromptError:  # a family that always wants one from the user
+    except PromptError:  # of a family that always requires a prompt from the user
         return
     if not prompt:
-        raise CheckpointError("the default decoder prompt holds no token")
+        raise CheckpointError("the default decoder prompt is empty")
     for token in prompt:
         if token is not None and not (isinstance(token, Integral) and 0 <= int(token) < vocab_size):
-            raise CheckpointError(
-                f"the default decoder prompt is {prompt}, where token ids go from 0 to {vocab_size - 1}"
-            )
+            raise CheckpointError(f"the default decoder prompt is {prompt}; token ids are from 0 to {vocab_size - 1}")
 
 
 class _ReadValues:
-    """A config, or a view, that remembers which of its values were read, the last one at the end."""
+    """Wraps a config or a view, and records the values that are read, the last one at the end."""
 
     def __init__(self, config: Any) -> None:
         self._config = config
         self._read: dict[str, Any] = {}
-        self.any_read = False  # or tried to be
+        self.any_read = False  # including failed attempts
 
     def __getattr__(self, name: str) -> Any:
         self.any_read = True
@@ -223,12 +220,12 @@ def _shortened(value: Any) -> str:
 
 
 def _undescribed(what: str, checkpoint: Checkpoint, error: Exception, read: _ReadValues) -> CheckpointError:
-    """Return the error of a family's function, or of another of the checkpoint's files where that is at fault."""
+    """Return the error of a family's function, or of another file of the checkpoint if that is at fault."""
     message, folder, file = str(error), f'"{checkpoint.path}/', f'"{checkpoint.config_file}"'
     if isinstance(error, CheckpointError) and message.startswith(folder) and not message.startswith(file):
         return CheckpointError(message)
     values = f". Of its values these were read last: {read}" if str(read) else ""
-    return CheckpointError(f'"{checkpoint.config_file}" describes no {what}: {_cause(error)}{values}')
+    return CheckpointError(f'"{checkpoint.config_file}" does not describe a {what}: {_cause(error)}{values}')
 
 
 def _cause(error: Exception) -> str:

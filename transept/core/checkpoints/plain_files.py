@@ -35,7 +35,7 @@ DROPPED = ("_name_or_path", "transformers_version", *GENERATION_SETTINGS)
 
 _TOKEN = int | None
 _TOKENS = list[int] | None
-_OF_EVERY_GENERATION_CONFIG: dict[str, Any] = {  # settings whose value transformers takes as it is, and what it may be
+_OF_EVERY_GENERATION_CONFIG: dict[str, Any] = {  # name -> type, of settings that transformers does not change
     "_from_model_config": bool,
     "begin_suppress_tokens": _TOKENS,
     "bos_token_id": _TOKEN,
@@ -107,29 +107,29 @@ def plain_config(checkpoint: Checkpoint, files: PlainFiles) -> PlainConfig | Non
     if derived is None:
         return None
     values |= derived
-    values |= {aliases[name]: value for name, value in given.items() if name in aliases}  # they come last there
+    values |= {aliases[name]: value for name, value in given.items() if name in aliases}  # transformers sets them last
     return PlainConfig(**{**values, **{name: values[target] for name, target in files.aliases}})
 
 
 def plain_generation_config(settings: Mapping[str, Any], files: PlainFiles) -> PlainConfig | None:
-    """The generation config of a generation_config.json's settings, once checked. None: as in `plain_config`."""
+    """Make a generation config of checked settings. Returns None as `plain_config` does."""
     if not _all_fit(settings, {**dict.fromkeys(files.generation_extras, Any), **_OF_EVERY_GENERATION_CONFIG}):
         return None
     if settings.get("_from_model_config") and not settings.keys().isdisjoint(files.generation_extras):
-        return None  # transformers drops the latter
+        return None  # transformers drops the family's settings
     if settings.get("suppress_tokens") and (settings.keys() & {"forced_bos_token_id", "forced_eos_token_id"}):
-        return None  # which it refuses where they contradict each other
+        return None  # transformers refuses contradictory ones
     return PlainConfig(**settings)
 
 
 def _dtype(old: object, new: object) -> object:
-    """What the two names under which a config.json may have it mean; another type for what is none."""
+    """Return the dtype of its old and its new name in a config.json; another type for an invalid value."""
     name = old if new is None else new
     return getattr(torch, name, name) if isinstance(name, str) else name
 
 
 def _are_labels(names: object, numbers: object) -> bool:
-    """Whether both tables of a classifier's labels are such, or are not there: number -> name, name -> number."""
+    """True if both tables of a classifier's labels are valid or missing: number -> name, name -> number."""
     if not isinstance(names, dict | None) or not isinstance(numbers, dict | None):
         return False
     keys = all(key.isascii() and key.isdigit() for key in names or ())
@@ -145,7 +145,7 @@ def _all_fit(values: Mapping[str, Any], kinds: Mapping[str, Any]) -> bool:
 
 
 def _fits(value: object, kind: Any) -> bool:
-    """Whether a value of a JSON file is of a type. No bool is an int here, and no int a float."""
+    """True if a JSON value has a type. A bool is not an int here, and an int is not a float."""
     origin = get_origin(kind)
     if kind is Any:
         return True

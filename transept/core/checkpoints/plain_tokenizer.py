@@ -46,8 +46,7 @@ class PlainTokenizer:
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Return the token ids of a text. Special tokens in the text are encoded as such."""
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
-        return ids
+        return self(text, add_special_tokens=add_special_tokens).input_ids
 
     def decode(
         self,
@@ -65,18 +64,18 @@ class PlainTokenizer:
         return str(self._tokenizer.decode(list(token_ids), skip_special_tokens=skip_special_tokens))
 
     def convert_tokens_to_ids(self, token: str) -> int | None:
-        """The id of a token, or None where there is no such token."""
+        """Return the id of a token, or None for an unknown token."""
         return self._tokenizer.token_to_id(token)
 
     def convert_ids_to_tokens(self, token_id: int) -> str | None:
-        """The token of an id, as the vocabulary writes it, or None where there is no such token."""
+        """Return the token of an id, in the vocabulary's spelling, or None for an unknown id."""
         return self._tokenizer.id_to_token(token_id)
 
     @property
     def all_special_ids(self) -> list[int]:
-        """The ids of the tokens that ``skip_special_tokens`` leaves out."""
+        """Ids of the tokens that ``skip_special_tokens`` omits."""
         return [number for number, token in self._tokenizer.get_added_tokens_decoder().items() if token.special]
 
     def get_vocab(self) -> dict[str, int]:
-        """Token -> id, added tokens included."""
+        """Return token -> id, including added tokens."""
         return dict(self._tokenizer.get_vocab())

@@ -100,6 +100,24 @@ class NamedTokenizer(PlainTokenizer):
         return list(self._special.values())
 
 
+def tokenizer_json(directory: Path, settings: Mapping[str, Any]) -> Tokenizer | None:
+    """Return the tokenizer of tokenizer.json; None if it pads or cuts, or if its added tokens are not those listed.
+
+    settings: content of tokenizer_config.json, which may list the added tokens.
+    """
+    tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
+    if "added_tokens_decoder" not in settings and (directory / "added_tokens.json").is_file():
+        return None
+    if tokenizer.padding or tokenizer.truncation:
+        return None
+    listed = settings.get("added_tokens_decoder")
+    if listed is None:
+        listed = {token.pop("id"): token for token in _read_json(directory / "tokenizer.json")["added_tokens"]}
+    expected = {int(number): repr(AddedToken(**token)) for number, token in listed.items()}
+    found = {number: repr(token) for number, token in tokenizer.get_added_tokens_decoder().items()}
+    return tokenizer if found == expected else None
+
+
 @dataclass(frozen=True)
 class PlainTokenizerFiles:
     """The rules by which a family's tokenizer class in transformers makes a tokenizer from a checkpoint's files.
@@ -114,12 +132,17 @@ class PlainTokenizerFiles:
     build: (tokenizer, model, settings, named) -> the class's special tokens that are not in the files, or None if
         transformers must read the files. Changes the ``Tokenizer`` in place as the class does. model: this part of
         tokenizer.json. named: name -> (token, id).
+    load: (directory, settings) -> the ``Tokenizer`` with all its added tokens, or None if transformers must read the
+        files. The default reads tokenizer.json, whose added tokens must be those that the files list.
+    tokenizer_class: the class of the result. Derive one if a family's tokenizer decodes differently.
     """
 
     classes: tuple[str | None, ...]
     named: Mapping[str, str]
     settings: Mapping[str, tuple[object, ...] | None]
     build: Callable[[Tokenizer, Mapping[str, Any], Mapping[str, Any], dict[str, tuple[str, int]]], list[str] | None]
+    load: Callable[[Path, Mapping[str, Any]], Tokenizer | None] = tokenizer_json
+    tokenizer_class: type[NamedTokenizer] = NamedTokenizer
 
     def read(self, directory: Path) -> NamedTokenizer | None:
         """Return the tokenizer of a directory with a tokenizer_config.json; None if transformers must read it.
@@ -129,7 +152,7 @@ class PlainTokenizerFiles:
         """
         try:
             return self._read(directory)
-        except Exception:  # of files that cannot be read, and the tokenizers library's: transformers says what is wrong
+        except Exception:  # corrupt files, and errors of the tokenizers library: transformers reports them
             return None
 
     def _read(self, directory: Path) -> NamedTokenizer | None:
@@ -141,47 +164,46 @@ class PlainTokenizerFiles:
             return None
         if not _are_known(options, SETTINGS if as_written else {**SETTINGS, **self.settings}):
             return None
-        tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
-        written = _read_json(directory / "tokenizer.json")
-        if "added_tokens_decoder" not in options and (directory / "added_tokens.json").is_file():
-            return None
-        if tokenizer.padding or tokenizer.truncation or tokenizer.get_vocab_size() > MOST_TOKENS:
+        tokenizer = (tokenizer_json if as_written else self.load)(directory, options)
+        if tokenizer is None or tokenizer.get_vocab_size() > MOST_TOKENS:
             return None
         defaults = {} if as_written else self.named
         given = {**defaults, **{name: options[name] for name in NAMES if name in options}}
         texts = {name: _text(token) for name, token in given.items() if token is not None or name in defaults}
         listed = [_text(token) for name in LISTS for token in options.get(name) or ()]
-        added = options.get("added_tokens_decoder", {token.pop("id"): token for token in written["added_tokens"]})
-        ids = _special_tokens(tokenizer, added)
-        if not ids.keys() >= {*texts.values(), *listed}:  # transformers adds what is missing
+        added = tokenizer.get_added_tokens_decoder()
+        ids = {token.content: number for number, token in added.items() if token.special}
+        if not ids.keys() >= {*texts.values(), *listed}:  # transformers adds missing tokens
             return None
         named = {name: (text, ids[text]) for name, text in texts.items()}
-        extra = [] if as_written else self.build(tokenizer, written["model"], options, named)
+        model = _read_json(directory / "tokenizer.json").get("model", {})
+        extra = [] if as_written else self.build(tokenizer, model, options, named)
         if extra is None or not ids.keys() >= set(extra):
             return None
         in_order = [*(texts[name] for name in NAMES if name in texts), *listed, *extra]
         unknown = named["unk_token"][1] if "unk_token" in named else None
         clean_up = bool(options.get("clean_up_tokenization_spaces"))
-        return NamedTokenizer(tokenizer, {text: ids[text] for text in in_order}, unknown, clean_up)
+        made = NamedTokenizer if as_written else self.tokenizer_class
+        return made(tokenizer, {text: ids[text] for text in in_order}, unknown, clean_up)
 
 
 def _options(directory: Path) -> dict[str, Any] | None:
-    """What tokenizer_config.json says, and of an older special_tokens_map.json; None where their lists differ."""
+    """Merge tokenizer_config.json and an older special_tokens_map.json; None if their lists differ."""
     options = _read_json(directory / "tokenizer_config.json")
-    if "added_tokens_decoder" in options:  # with which the older file is superfluous
+    if "added_tokens_decoder" in options:  # then the older file is unused
         return options
     older = _read_json(directory / "special_tokens_map.json")
     lists = [{name: each[name] for name in LISTS if name in each} for each in (options, older)]
     if all(lists) and lists[0] != lists[1]:
         return None
     for name in NAMES:
-        if isinstance(older.get(name), dict):  # an AddedToken, which did not say so then
+        if isinstance(older.get(name), dict):  # an AddedToken, without its type in older files
             older[name] = {"__type": "AddedToken", **older[name], "special": True}
     return {**options, **older}
 
 
 def _text(token: object) -> str:
-    """A special token, which the files hold as a text or as an AddedToken; of another form it is no token."""
+    """Return a special token, which is a string or an AddedToken in the files; empty for anything else."""
     if isinstance(token, dict) and token.get("__type") == "AddedToken":
         token = AddedToken(**{name: value for name, value in token.items() if name != "__type"}).content
     return token if isinstance(token, str) else ""
@@ -198,15 +220,6 @@ def _are_known(options: Mapping[str, Any], known: Mapping[str, tuple[object, ...
         values = known.get(name)
         if values is not None and (type(value), value) not in [(type(each), each) for each in values]:
             return False
-    if all(options.get(name) for name in LISTS):  # of which transformers takes one
+    if all(options.get(name) for name in LISTS):  # transformers uses only one of them
         return False
     return isinstance(options.get("model_max_length", 0), int | float)
-
-
-def _special_tokens(tokenizer: Tokenizer, added: Mapping[Any, Mapping[str, Any]]) -> dict[str, int]:
-    """Its special tokens -> their ids; none where its added tokens are not those, with their ids, that files list."""
-    there = tokenizer.get_added_tokens_decoder()
-    listed = {int(number): repr(AddedToken(**token)) for number, token in added.items()}
-    if {number: repr(token) for number, token in there.items()} != listed:
-        return {}
-    return {token.content: number for number, token in there.items() if token.special}

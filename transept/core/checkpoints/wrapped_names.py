@@ -17,10 +17,10 @@ ADAPTER = re.compile(r"(?:.*\.)?(?:lora_\w+|base_layer|modules_to_save|original_
 
 
 def unwrapped(names: Sequence[str], is_known: Callable[[str], bool] | None = None) -> list[str]:
-    """Return the names of one file's weights without wrappers; what stands around all is stripped from all or none.
+    """Return the names of one file's weights without wrappers. A prefix of a whole model is stripped only from all.
 
-    is_known: true for names that the family has; with it any prefix is stripped without which the family knows more
-    of the names than with it, and most of them: a module may hold the model as ``self.model`` or ``self.whisper``.
+    is_known: returns True for a name of the family. With it, any prefix is stripped if the family then knows more of
+    the names, and most of them: a module may have the model as ``self.model`` or ``self.whisper``.
     """
     plain = [ANYWHERE.sub("", name) for name in names]
     while prefix := next((each for each in AROUND_ALL if plain and all(name.startswith(each) for name in plain)), ""):
@@ -37,7 +37,7 @@ def unwrapped(names: Sequence[str], is_known: Callable[[str], bool] | None = Non
 
 
 def adapter_problem(names: Iterable[str]) -> str:
-    """Return advice for weights that PEFT adds or wraps, which only PEFT can merge; empty if there are none."""
+    """Return advice for weights that PEFT adds or wraps, which only PEFT can merge; empty without such weights."""
     adapters = [name for name in names if ADAPTER.fullmatch(name)]
     if not adapters:
         return ""

@@ -160,7 +160,7 @@ class Panels(Protocol):
         """
 
 
-# Weights. A weight is packed once, as it is loaded; without a kernel it stays a parameter.
+# Weights. A weight is packed once, when it is loaded; without a kernel it remains a parameter.
 
 OF_PANELS = ("transept_panel", "transept_weight_rows")
 
@@ -274,15 +274,8 @@ ENCODER_ATTENTION = Operation(
         rows=range(1, encoder_attention.MOST_TOKENS_ROUNDED + 1),
         quantization="int8",
     ),
-    Kernel(
-        encoder_attention.attend_in_bfloat16,
-        ("transept_attend_sequence_in_bfloat16",),
-        quantization="bfloat16",
-    ),
-    Kernel(
-        encoder_attention.attend_sequence,
-        ("transept_attend_sequence",),
-    ),
+    Kernel(encoder_attention.attend_in_bfloat16, ("transept_attend_sequence_in_bfloat16",), quantization="bfloat16"),
+    Kernel(encoder_attention.attend_sequence, ("transept_attend_sequence",)),
 )
 GPU_ATTENTION = Operation(
     "attention of flattened sequences, over themselves or the paged cache",

@@ -81,7 +81,9 @@ class LayerConfig:
         if self.sandwich_norm and not self.pre_norm:
             raise PluginError("sandwich_norm is for layers with pre_norm=True: x + norm(f(norm(x)))")
         if self.num_kv_heads is not None and self.num_heads % self.num_kv_heads:
-            raise CheckpointError(f"{self.num_heads} heads of a layer are no multiple of {self.num_kv_heads} key heads")
+            raise CheckpointError(
+                f"{self.num_heads} heads of a layer are not a multiple of {self.num_kv_heads} key heads"
+            )
 
     def self_attention(self, attn_type: AttentionType, context: LayerContext) -> SelfAttention:
         """Make the self-attention of such a layer."""

@@ -69,7 +69,7 @@ class Linear(nn.Module):
     StackedParameter; shards of rows also apply to the bias.
     """
 
-    weight: StackedParameter  # what a checkpoint fills; on the meta device where it is packed
+    weight: StackedParameter  # filled by a checkpoint; on the meta device if it is packed
     packed: PackedWeight | None  # set by packing.WeightPacker once the weight is loaded
 
     def __init__(
@@ -93,7 +93,7 @@ class Linear(nn.Module):
         return matmul(x, self.packed or self.weight, self.bias)
 
     def projection(self, outputs: int | None = None) -> Projection | None:
-        """Return the packed weight and bias, or those of the first outputs; None if not packed for CPU kernels."""
+        """Return the packed weight and bias, of all or the first outputs; None if not packed for CPU kernels."""
         panels = None if self.packed is None else self.packed.panels
         if not isinstance(panels, WeightPanels):
             return None
@@ -147,7 +147,7 @@ class RowParallelLinear(Linear):
 
     @property
     def is_plain(self) -> bool:
-        """True if its result is ``x @ weight.T + bias`` of its own, unpacked parameters."""
+        """True if its result is ``x @ weight.T + bias`` of unpacked parameters on this rank."""
         return self.is_whole and self.packed is None
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
-"""BART (Lewis et al. 2020) and its kin: mBART (Liu et al. 2020), Pegasus (Zhang et al. 2020), M2M100 (Fan et al. 2020).
+"""BART (Lewis et al. 2020), mBART (Liu et al. 2020), Pegasus (Zhang et al. 2020) and M2M100 (Fan et al. 2020).
 
-NLLB (NLLB team 2022) is M2M100 with a vocabulary of its own. BlenderbotSmall (Roller et al. 2020) is BART nearly.
+NLLB (NLLB team 2022) is M2M100 with another vocabulary. BlenderbotSmall (Roller et al. 2020) differs little from BART.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _SINUSOIDAL = {"huggingface": "transept.plugins.bart.weights:SINUSOIDAL"}
 
 
 def bart_default_decoder_prompt(view: CheckpointView) -> list[int]:
-    """``<DEC>``, then the token that the checkpoint forces: ``<BOS>`` in bart-large-cnn, none in KoBART.
+    """Return ``<DEC>``, and the token that the checkpoint forces: ``<BOS>`` in bart-large-cnn, none in KoBART.
 
-    A checkpoint without any settings of generation begins with ``<DEC><BOS>``.
+    A checkpoint without generation settings begins with ``<DEC><BOS>``.
     Raises CheckpointError for a bos_token_id that is not a token.
     """
     forced, bos = tasks.forced_token(view), view.config.bos_token_id
@@ -39,13 +39,13 @@ def bart_default_decoder_prompt(view: CheckpointView) -> list[int]:
 
 
 def mbart_default_decoder_prompt(view: CheckpointView) -> list[int]:
-    """``<DEC>``, then the target language where the checkpoint forces one (facebook/mbart-large-en-ro does not)."""
+    """Return ``<DEC>``, and the target language if the checkpoint forces one (facebook/mbart-large-en-ro does not)."""
     language = tasks.forced_token(view)
     return dec_prompt(view) if language is None else [*dec_prompt(view), language]
 
 
 def mbart_prepare_decoder_prompt(token_ids: Sequence[int], view: CheckpointView) -> list[int]:
-    """``<DEC>`` first, but in mBART's first release, where it is a language code, any such code takes its place."""
+    """Prepend ``<DEC>`` unless it is there. In mBART's first release it is a language code: any code may replace it."""
     starts_with_code = dec_prompt(view)[0] != view.config.eos_token_id
     if token_ids and starts_with_code and token_ids[0] in tasks.mbart_language_tokens(view):
         return list(token_ids)
@@ -54,7 +54,7 @@ def mbart_prepare_decoder_prompt(token_ids: Sequence[int], view: CheckpointView)
 
 @hookimpl
 def register_models() -> list[ModelSpec]:
-    """Five families of one shape, read from Hugging Face checkpoints."""
+    """Return five families of one architecture, for Hugging Face checkpoints."""
     summarizes = TextSpec(summarize=tasks.summarize, translate=tasks.refuse_to_translate)
     return [
         ModelSpec(

@@ -1,7 +1,7 @@
-"""BART (Lewis et al. 2020), mBART (Liu et al. 2020), Pegasus (Zhang et al. 2020), M2M100 (Fan et al. 2020): one kin.
+"""BART (Lewis et al. 2020), mBART (Liu et al. 2020), Pegasus (Zhang et al. 2020), M2M100 (Fan et al. 2020).
 
-BART has learned positions and post-norm layers, and so has BlenderbotSmall (Roller et al. 2020). mBART's layers are
-pre-norm, and so are those of Pegasus and M2M100, whose positions are sinusoidal.
+BART and BlenderbotSmall (Roller et al. 2020) have learned positions and post-norm layers. mBART, Pegasus and M2M100
+have pre-norm layers; the positions of the last two are sinusoidal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ POSITION_OFFSET = 2  # the first two rows of the position tables belong to paddi
 
 
 class BartEmbedding(nn.Module):
-    """Tokens and learned positions to normalised vectors. The token table is shared by both sides."""
+    """Embeds tokens and learned positions, and normalises the vectors. Both sides share the token table."""
 
     padding_rows: ClassVar[int] = POSITION_OFFSET
 
@@ -47,13 +47,13 @@ class BartEmbedding(nn.Module):
 
 
 class BlenderbotSmallEmbedding(BartEmbedding):
-    """The encoder's: position tables have no rows for padding."""
+    """The encoder's embedding: position tables have no rows for padding."""
 
     padding_rows = 0
 
 
 class BlenderbotSmallDecoderEmbedding(BlenderbotSmallEmbedding):
-    """The decoder's: positions are added to vectors that are normalised already."""
+    """The decoder's embedding: positions are added to normalised vectors."""
 
     def forward(self, token_ids: Tensor, positions: Tensor) -> Tensor:
         """token_ids, positions: [tokens]. Returns [tokens, d_model]."""
@@ -62,7 +62,7 @@ class BlenderbotSmallDecoderEmbedding(BlenderbotSmallEmbedding):
 
 
 class PegasusEmbedding(nn.Module):
-    """Tokens and sinusoidal positions (Vaswani et al. 2017, section 3.5), sines before cosines, without a norm."""
+    """Embeds tokens and sinusoidal positions (Vaswani et al. 2017, section 3.5), sines before cosines; no norm."""
 
     embed_positions: Tensor
 
@@ -74,7 +74,7 @@ class PegasusEmbedding(nn.Module):
 
     @staticmethod
     def positions(config: Any) -> Tensor:
-        """The vectors of all positions, [max_position_embeddings, d_model]."""
+        """Return the vectors of all positions, [max_position_embeddings, d_model]."""
         return sinusoids(config.max_position_embeddings, config.d_model)
 
     def forward(self, token_ids: Tensor, positions: Tensor) -> Tensor:
@@ -83,17 +83,17 @@ class PegasusEmbedding(nn.Module):
 
 
 class M2M100Embedding(PegasusEmbedding):
-    """The same, but positions count from the row after the padding token's, and wavelengths end at 10000 · 2π."""
+    """PegasusEmbedding with fairseq's positions, which start after the padding token's row."""
 
     @staticmethod
     def positions(config: Any) -> Tensor:
-        """As PegasusEmbedding's."""
+        """See PegasusEmbedding.positions."""
         first = config.pad_token_id + 1
         return fairseq_sinusoids(config.max_position_embeddings, config.d_model, config.pad_token_id)[first:]
 
 
 def sinusoids(num_positions: int, width: int) -> Tensor:
-    """sin(p · 10000^(-2i / width)) for all i, then the cosines: [num_positions, width] in the default dtype."""
+    """Return sin(p · 10000^(-2i / width)) for all i, then the cosines: [num_positions, width] in the default dtype."""
     frequencies = 10000.0 ** -(torch.arange(0, width, 2, dtype=torch.float64) / width)
     angles = torch.arange(num_positions, dtype=torch.float64)[:, None] * frequencies
     return torch.cat([angles.sin(), angles.cos()[:, : width // 2]], dim=1).to(torch.get_default_dtype())
@@ -122,23 +122,17 @@ class BartDecoder(nn.Module):
         self.layers = DecoderLayers.of(config, context, pre_norm=pre_norm)
         self.layer_norm = nn.LayerNorm(config.d_model) if pre_norm else None
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        positions: Tensor,
-        kv_caches: list[Tensor],
-        metadata: AttentionMetadata,
-    ) -> Tensor:
-        """input_ids, positions: [tokens]. Returns [tokens, d_model]."""
+    def forward(self, input_ids: Tensor, positions: Tensor, *step: Any) -> Tensor:
+        """input_ids, positions: [tokens]. step: further arguments of layers. Returns [tokens, d_model]."""
         x = self.embedding(input_ids, positions)
-        return self.layers(x, kv_caches, metadata, last_norm=self.layer_norm)
+        return self.layers(x, *step, last_norm=self.layer_norm)
 
 
 class BartForConditionalGeneration(ForConditionalGeneration):
-    """BART and its kin; a checkpoint of the bare model serves as well, its head being the embedding."""
+    """BART and related families. In a checkpoint of the bare model, the embedding is the head."""
 
     embedding_class: ClassVar[type[nn.Module]] = BartEmbedding
-    decoder_embedding_class: ClassVar[type[nn.Module] | None] = None  # where it is not the encoder's
+    decoder_embedding_class: ClassVar[type[nn.Module] | None] = None  # None: the encoder's class
     pre_norm: ClassVar[bool] = False
 
     def __init__(self, config: Any, context: LayerContext) -> None:
@@ -154,7 +148,7 @@ class BartForConditionalGeneration(ForConditionalGeneration):
 
     @classmethod
     def shape(cls, config: Any) -> ModelShape:
-        """The model's shape, from the transformers config of any of the families."""
+        """Return the shape, from the transformers config of any of the families."""
         return ModelShape.of_decoder(config, max_source_positions=config.max_position_embeddings)
 
     @replayable
@@ -181,7 +175,7 @@ class BlenderbotSmallForConditionalGeneration(BartForConditionalGeneration):
 
 
 class MBartForConditionalGeneration(BartForConditionalGeneration):
-    """mBART: norms before the sublayers, and one more after the last layer of each side."""
+    """mBART: norms before the sublayers, and another one after the last layer of each side."""
 
     pre_norm = True
 
@@ -193,6 +187,6 @@ class PegasusForConditionalGeneration(MBartForConditionalGeneration):
 
 
 class M2M100ForConditionalGeneration(MBartForConditionalGeneration):
-    """M2M100 and NLLB: mBART's layers over sinusoidal positions of another formula."""
+    """M2M100 and NLLB: mBART's layers over fairseq's sinusoidal positions."""
 
     embedding_class = M2M100Embedding

@@ -1,4 +1,4 @@
-"""What a BART checkpoint's config.json and tokenizer files hold, to be read without transformers."""
+"""The contents of a BART checkpoint's config.json and tokenizer files, to read them without transformers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
 from transept.authoring import PlainFiles, PlainTokenizerFiles
 
-_PLAIN_BPE = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")  # what it has none of
+_PLAIN_BPE = (
+    "dropout",
+    "continuing_subword_prefix",
+    "end_of_word_suffix",
+    "ignore_merges",
+)  # settings that BART's tokenizer does not have
 
 
 @dataclass(frozen=True)
 class BartFields:
-    """The fields of transformers' BartConfig, their types and defaults: those of bart-large."""
+    """The fields of transformers' BartConfig with their types and defaults, which are bart-large's."""
 
     activation_dropout: float | int | None = 0.0
     activation_function: str | None = "gelu"
@@ -49,7 +54,7 @@ class BartFields:
 def build_tokenizer(
     tokenizer: Tokenizer, model: Mapping[str, Any], settings: Mapping[str, Any], named: Mapping[str, tuple[str, int]]
 ) -> list[str] | None:
-    """As transformers' RobertaTokenizer, which is BART's: byte-level BPE, and ``<s>``, ``</s>`` around a text."""
+    """Build the tokenizer like transformers' RobertaTokenizer: byte-level BPE, and ``<s>``, ``</s>`` around a text."""
     if not isinstance(tokenizer.model, models.BPE) or tokenizer.normalizer is not None:
         return None
     if any(model.get(name) for name in _PLAIN_BPE):
@@ -86,7 +91,7 @@ PLAIN = PlainFiles(
         ("num_attention_heads", "encoder_attention_heads"),
         ("num_hidden_layers", "encoder_layers"),
     ),
-    extras=(  # of published checkpoints; all but two are read by nobody any more
+    extras=(  # in published checkpoints; most are unused
         "_num_labels",
         "add_bias_logits",
         "add_final_layer_norm",

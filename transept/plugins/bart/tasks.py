@@ -1,4 +1,4 @@
-"""How BART, Pegasus, mBART, M2M100 and NLLB are asked to summarize and to translate."""
+"""Summaries and translations by BART, Pegasus, mBART, M2M100 and NLLB."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ ANY_CODE = re.compile(rf"{NLLB_CODE.pattern}|[a-z]{{2}}_[A-Z]{{2}}|__([a-z]{{2,3
 
 
 def summarize(view: CheckpointView) -> TextTask:
-    """The document, with the prefix in the checkpoint's config: bart-large-cnn has a blank."""
+    """Summarize the document with the prefix in the checkpoint's config; bart-large-cnn has a blank."""
     return TextTask("summarization", prefix=getattr(view.config, "prefix", None) or "")
 
 
 def refuse_to_translate(view: CheckpointView, source: str | None, target: str | None) -> TextTask:
-    """Raises UnsupportedTaskError: these families are of one language."""
+    """Raise UnsupportedTaskError: these families have one language."""
     raise UnsupportedTaskError(
-        f'"{view.config.model_type}" models do not translate. This one summarizes, or writes whatever else it was '
+        f'"{view.config.model_type}" models do not translate. This one summarizes, or does another task that it was '
         "trained for: call summarize or generate, or take an NLLB, mBART, Marian or T5 model",
         param="model",
     )
@@ -37,45 +37,45 @@ def refuse_to_summarize(view: CheckpointView) -> TextTask:
 
 
 def refuse_to_summarize_a_chat(view: CheckpointView) -> TextTask:
-    """Raises UnsupportedTaskError: BlenderbotSmall replies."""
+    """Raise UnsupportedTaskError: BlenderbotSmall replies."""
     raise UnsupportedTaskError(REPLIES, param="model")
 
 
 def refuse_to_translate_a_chat(view: CheckpointView, source: str | None, target: str | None) -> TextTask:
-    """Raises UnsupportedTaskError: BlenderbotSmall replies."""
+    """Raise UnsupportedTaskError: BlenderbotSmall replies."""
     raise UnsupportedTaskError(REPLIES, param="model")
 
 
 def translate_mbart(view: CheckpointView, source: str | None, target: str | None) -> TextTask:
-    """The source's code marks the document, the target's opens the output (Liu et al. 2020; Tang et al. 2020).
+    """Mark the document with the source's code, and begin the output with the target's (Liu et al. 2020, Tang et al.).
 
     mBART puts the source's code after the document and starts the decoder from the target's. mBART-50 puts it before
-    the document, and the target's after ``</s>``, which starts the decoder. The tokenizer tells which.
+    the document, and the target's after ``</s>``, which starts the decoder. The tokenizer shows which one it is.
     """
     if hasattr(view.tokenizer, "prefix_tokens"):
         starts_with_code = not view.tokenizer.prefix_tokens
-    else:  # the tokenizer has no class that knows the family
+    else:  # a tokenizer of no class for the family
         starts_with_code = dec_prompt(view)[0] != view.config.eos_token_id
     return _translate(view, source, target, starts_with_code=starts_with_code)
 
 
 def translate_m2m100(view: CheckpointView, source: str | None, target: str | None) -> TextTask:
-    """The source's code marks the document, the target's comes after ``</s>`` (Fan et al. 2020; NLLB team 2022).
+    """Mark the document with the source's code, and put the target's after ``</s>`` (Fan et al. 2020; NLLB team 2022).
 
-    Languages are M2M100's codes, such as ``"de"``, or NLLB's, such as ``"deu_Latn"`` or, where one script is used,
-    ``"deu"``.
+    Languages are M2M100's codes, such as ``"de"``, or NLLB's, such as ``"deu_Latn"``, or ``"deu"`` if the
+    language has one script.
     """
     return _translate(view, source, target, starts_with_code=False)
 
 
 def languages(view: CheckpointView) -> tuple[list[str], list[str]]:
-    """All codes, as source and as target."""
+    """Return all codes, as sources and as targets."""
     codes = list(_codes(view.tokenizer))
     return codes, codes
 
 
 def _translate(view: CheckpointView, source: str | None, target: str | None, *, starts_with_code: bool) -> TextTask:
-    """starts_with_code: whether the decoder starts with the target's code, instead of being forced to write it."""
+    """Make the task. starts_with_code: True if the decoder starts with the target's code; else the code is forced."""
     tokenizer = view.tokenizer
     codes = _codes(tokenizer)
     if source is None:
@@ -97,7 +97,7 @@ def _marked_by(
     tokenizer: Any, codes: dict[str, int], source: str, config: Any, starts_with_code: bool
 ) -> tuple[list[int], list[int]]:
     """Return the tokens before and after a document in a language."""
-    if not hasattr(tokenizer, "src_lang"):  # the tokenizer has no class that knows the family
+    if not hasattr(tokenizer, "src_lang"):  # a tokenizer of no class for the family
         end = config.eos_token_id
         return ([], [end, codes[source]]) if starts_with_code else ([codes[source]], [end])
     marks = {codes[tokenizer.src_lang]: codes[source]}
@@ -128,19 +128,19 @@ def token_of(view: CheckpointView, name: str) -> int | None:
 
 
 def _codes(tokenizer: Any) -> dict[str, int]:
-    """Language code to token id. Raises UnsupportedTaskError if there is none."""
+    """Return language code -> token id. Raises UnsupportedTaskError without language codes."""
     codes = _named_codes(tokenizer)
     if not codes:
         raise UnsupportedTaskError(
-            f"this checkpoint's {type(tokenizer).__name__} has no language codes: call generate, which takes documents "
-            "as they are",
+            f"this checkpoint's {type(tokenizer).__name__} has no language codes: call generate, which reads documents "
+            "unchanged",
             param="model",
         )
     return codes
 
 
 def _named_codes(tokenizer: Any) -> dict[str, int]:
-    """Language code to token id, by the tokenizer's class, by its special tokens, or by names in its vocabulary."""
+    """Return language code -> token id, by the tokenizer's class, its special tokens, or names in its vocabulary."""
     codes: dict[str, int] | None = getattr(tokenizer, "lang_code_to_id", None)
     if codes is not None:
         return codes
@@ -152,7 +152,7 @@ def _named_codes(tokenizer: Any) -> dict[str, int]:
 
 
 def _code(param: str, language: str, codes: dict[str, int]) -> str:
-    """``"ro_RO"`` for itself and for ``"ro"``. param: the option that names the language."""
+    """Return the code of a language: ``"ro_RO"`` for ``"ro"`` and ``"ro_RO"``. param: the language's option."""
     fitting = [code for code in codes if language.casefold() in (code.casefold(), _short(code))]
     if len(fitting) > 1:
         message = f"this model has {language!r} in several scripts; choose one as {{{param}}}: {', '.join(fitting)}"
@@ -168,7 +168,7 @@ def _short(code: str) -> str:
 
 
 def _only_target(view: CheckpointView, codes: dict[str, int], starts_with_code: bool) -> str:
-    """The language that the checkpoint always writes, where its settings say so."""
+    """Return the language that the checkpoint's settings fix as the target. Raises ParameterError without one."""
     token = token_of(view, "decoder_start_token_id" if starts_with_code else "forced_bos_token_id")
     for code, token_id in codes.items():
         if token_id == token:

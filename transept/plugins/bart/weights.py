@@ -1,4 +1,4 @@
-"""The weight names of BART and its kin in Hugging Face checkpoints, of the bare model too."""
+"""The weight names of BART and related families in Hugging Face checkpoints, also of the bare model."""
 
 import dataclasses
 
@@ -25,5 +25,5 @@ HUGGINGFACE = WeightMap(
 
 BART = dataclasses.replace(HUGGINGFACE, plain=PLAIN)
 
-# Some checkpoints hold sinusoidal positions, as they are computed here.
+# Some checkpoints have sinusoidal positions, which the model computes.
 SINUSOIDAL = dataclasses.replace(HUGGINGFACE, ignored=(rf"{_SIDE}\.embed_positions\.weights?",))

@@ -1,6 +1,6 @@
-"""T5 (Raffel et al. 2020) and its kin.
+"""T5 (Raffel et al. 2020), mT5 (Xue et al. 2021), UMT5 (Chung et al. 2023) and LongT5 (Guo et al. 2022).
 
-T5 1.1, Flan-T5 and MADLAD-400 are T5, too; mT5 (Xue et al. 2021); UMT5 (Chung et al. 2023); LongT5 (Guo et al. 2022).
+T5 1.1, Flan-T5 and MADLAD-400 are also T5.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _LONG = "transept.plugins.t5.weights:LONG"
 
 @hookimpl
 def register_models() -> list[ModelSpec]:
-    """Four families of one shape, read from Hugging Face checkpoints."""
+    """Return four families of one architecture, for Hugging Face checkpoints."""
     return [
         ModelSpec(
             name=name,

@@ -1,7 +1,7 @@
-"""T5 (Raffel et al. 2020): pre-norm transformers whose self-attention knows positions by a learned relative bias alone.
+"""T5 (Raffel et al. 2020): pre-norm layers whose positions are a learned relative bias of self-attention.
 
-mT5 and UMT5 differ in the scale before the head; UMT5 has a table of biases in every layer. The attention of LongT5's
-encoder (Guo et al. 2022) is local; transformers computes it.
+mT5 and UMT5 have another scale before the head; UMT5 has a table of biases in every layer. LongT5's encoder (Guo et
+al. 2022) has local attention; transformers computes it.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from transept.authoring import (
     transformers_encoder,
 )
 
-ATTENTION_SCALE = 1.0  # not 1/√d_kv: the initialisation of the query projection makes up for it
+ATTENTION_SCALE = 1.0  # not 1/√d_kv: the query projection's initialisation compensates
 
 
 def layer_config(config: Any) -> LayerConfig:
-    """T5's layers: heads that need not add up to d_model, and no biases in linear layers."""
+    """Return the settings of T5's layers. Heads may not add up to d_model; linear layers have no bias."""
     return LayerConfig(
         config.d_model,
         config.num_heads,
@@ -50,9 +50,9 @@ def layer_config(config: Any) -> LayerConfig:
 
 
 class T5Stack(nn.Module):
-    """What the two sides share: layers, the final norm and the relative biases.
+    """The common part of both sides: layers, the final norm and the relative biases.
 
-    num_tables: 1 when the layers share the first one's biases, else as many as there are layers.
+    num_tables: 1 if all layers share biases, else the number of layers.
     """
 
     def __init__(self, config: Any, layers: nn.ModuleList, num_tables: int, bidirectional: bool) -> None:
@@ -61,14 +61,14 @@ class T5Stack(nn.Module):
         layer: Any
         for layer in layers:
             if layer.ffn.fc2.weight.dtype == torch.float16:
-                layer.ffn.fc2.float()  # its outputs are beyond 65504; the residual is float32 from there
+                layer.ffn.fc2.float()  # its outputs exceed float16's range; the residual is then float32
         self.final_norm = RMSNorm(config.d_model, config.layer_norm_epsilon)
         shape = (config.relative_attention_num_buckets, config.num_heads)
         self.relative_attention_biases = nn.ParameterList(
             nn.Parameter(torch.empty(shape), requires_grad=False) for _ in range(num_tables)
         )
         self.bidirectional = bidirectional
-        exact = config.relative_attention_num_buckets // (4 if bidirectional else 2)  # for near distances, one each
+        exact = config.relative_attention_num_buckets // (4 if bidirectional else 2)  # buckets of one distance
         if exact < 1 or config.relative_attention_max_distance <= exact:
             raise CheckpointError(
                 f"relative_attention_num_buckets={config.relative_attention_num_buckets} and "
@@ -77,7 +77,7 @@ class T5Stack(nn.Module):
         self.max_distance = config.relative_attention_max_distance
 
     def biases(self) -> list[RelativePositionBias]:
-        """The bias of each layer."""
+        """Return the bias of each layer."""
         biases = [
             RelativePositionBias(table, self.bidirectional, self.max_distance)
             for table in self.relative_attention_biases
@@ -100,19 +100,22 @@ class T5Encoder(T5Stack):
 
 
 class T5Decoder(T5Stack):
-    """Embedded tokens to hidden states."""
+    """Tokens to hidden states."""
 
-    def __init__(self, config: Any, bias_in_every_layer: bool, context: LayerContext) -> None:
+    def __init__(
+        self, config: Any, embed_tokens: VocabParallelEmbedding, bias_in_every_layer: bool, context: LayerContext
+    ) -> None:
         layers = DecoderLayers(DecoderLayer(layer_config(config), context) for _ in range(config.num_decoder_layers))
         super().__init__(config, layers, len(layers) if bias_in_every_layer else 1, bidirectional=False)
+        self.embed_tokens = embed_tokens
 
-    def forward(self, x: Tensor, kv_caches: list[Tensor], metadata: AttentionMetadata) -> Tensor:
-        """x: [tokens, d_model]. Returns x's shape."""
-        return self.layers(x, kv_caches, metadata, self.biases(), last_norm=self.final_norm)
+    def forward(self, input_ids: Tensor, positions: Tensor, *step: Any) -> Tensor:
+        """input_ids, positions: [tokens]. step: further arguments of layers. Returns [tokens, d_model]."""
+        return self.layers(self.embed_tokens(input_ids), *step, self.biases(), last_norm=self.final_norm)
 
 
 class T5ForConditionalGeneration(ForConditionalGeneration):
-    """T5 1.0 (ReLU, tied head), T5 1.1 and Flan-T5 (gated GELU, a head of its own)."""
+    """T5 1.0 (ReLU, tied head), T5 1.1 and Flan-T5 (gated GELU, separate head)."""
 
     bias_in_every_layer = False
 
@@ -120,26 +123,26 @@ class T5ForConditionalGeneration(ForConditionalGeneration):
         super().__init__(config, context)
         self.shared = VocabParallelEmbedding(config.vocab_size, config.d_model, group=context.group)
         self.encoder = self.make_encoder(config, context)
-        self.decoder = T5Decoder(config, self.bias_in_every_layer, context)
+        self.decoder = T5Decoder(config, self.shared, self.bias_in_every_layer, context)
         tied = self.shared.weight if config.tie_word_embeddings else None
         self.head = VocabParallelHead(config.vocab_size, config.d_model, group=context.group, weight=tied)
         self.head_scale = config.d_model**-0.5 if self.scales_outputs(config) else 1.0
 
     def make_encoder(self, config: Any, context: LayerContext) -> nn.Module:
-        """The encoder, behind the embedding."""
+        """Make the encoder without its embedding."""
         return T5Encoder(config, self.bias_in_every_layer, context)
 
     @classmethod
     def scales_outputs(cls, config: Any) -> bool:
-        """Whether the decoder's output is scaled before the head, as it is where the head is the embedding.
+        """Return True if the decoder's output is scaled before the head: by default if the head is tied.
 
-        A T5Config says so itself: checkpoints of T5 1.1 may have lost their head of their own to a fine-tuning.
+        A T5Config says so explicitly, because fine-tuning may have tied the head of a T5 1.1 checkpoint.
         """
         return getattr(config, "scale_decoder_outputs", config.tie_word_embeddings)
 
     @classmethod
     def shape(cls, config: Any) -> ModelShape:
-        """The model's shape, from a transformers T5Config, MT5Config or UMT5Config. Positions have no bound."""
+        """Return the shape, from a transformers T5Config, MT5Config or UMT5Config. Positions have no bound."""
         return ModelShape(
             num_decoder_layers=config.num_decoder_layers,
             num_kv_heads=config.num_heads,
@@ -160,16 +163,6 @@ class T5ForConditionalGeneration(ForConditionalGeneration):
         """See ForConditionalGeneration.encode; text only."""
         return self.encoder(self.shared(encoder_input_ids), attn_metadata)
 
-    def decode(
-        self,
-        input_ids: Tensor,
-        positions: Tensor,
-        kv_caches: list[Tensor],
-        attn_metadata: AttentionMetadata,
-    ) -> Tensor:
-        """See ForConditionalGeneration.decode."""
-        return self.decoder(self.shared(input_ids), kv_caches, attn_metadata)
-
     def compute_logits(self, hidden: Tensor) -> Tensor:
         """hidden: [rows, d_model]. Returns [rows, vocab_size]."""
         return self.head(hidden * self.head_scale)
@@ -180,7 +173,7 @@ class MT5ForConditionalGeneration(T5ForConditionalGeneration):
 
     @classmethod
     def scales_outputs(cls, config: Any) -> bool:
-        """No, as in transformers."""
+        """Return False, as in transformers."""
         return False
 
 
@@ -191,16 +184,15 @@ class UMT5ForConditionalGeneration(T5ForConditionalGeneration):
 
     @classmethod
     def scales_outputs(cls, config: Any) -> bool:
-        """Where the head is the embedding, as in training; transformers 5 takes every UMT5 head for that."""
-        tied: bool = config.tie_word_embeddings
-        return tied
+        """Return True for a tied head, as in training; transformers 5 assumes a tied head in every UMT5."""
+        return bool(config.tie_word_embeddings)
 
 
 class LongT5ForConditionalGeneration(T5ForConditionalGeneration):
     """LongT5: T5 1.1's decoder after an encoder with local attention, or local and transient-global attention."""
 
     def make_encoder(self, config: Any, context: LayerContext) -> nn.Module:
-        """Transformers' LongT5Stack, which pads a text to whole blocks."""
+        """Make transformers' LongT5Stack, which pads a text to whole blocks."""
         model: Any = transformers_encoder(config, model_class="transformers:LongT5EncoderModel")
         stack: nn.Module = model.encoder
         model.set_input_embeddings(self.shared)

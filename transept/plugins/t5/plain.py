@@ -1,4 +1,4 @@
-"""What a T5 checkpoint's config.json and tokenizer files hold, to be read without transformers."""
+"""The contents of a T5 checkpoint's config.json and tokenizer files, to read them without transformers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNKNOWN = 2  # the id of <unk> in every T5 vocabulary
 
 @dataclass(frozen=True)
 class T5Fields:
-    """The fields of transformers' T5Config, their types and defaults: those of t5-small."""
+    """The fields of transformers' T5Config with their types and defaults, which are t5-small's."""
 
     classifier_dropout: float | int = 0.0
     d_ff: int = 2048
@@ -41,7 +41,7 @@ class T5Fields:
 
 
 def derive(values: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What T5Config sets by itself; what a file says of the feed-forward layers and of scaling comes first."""
+    """Return the values that T5Config computes, unless a file has them; None for an unknown feed_forward_proj."""
     if values["feed_forward_proj"] not in _FEED_FORWARD:
         return None
     activation, gated = _FEED_FORWARD[values["feed_forward_proj"]]
@@ -51,14 +51,14 @@ def derive(values: Mapping[str, Any]) -> dict[str, Any] | None:
         "is_gated_act": values.get("is_gated_act", gated),
         "num_decoder_layers": values["num_layers"] if layers is None else layers,
         "scale_decoder_outputs": values.get("scale_decoder_outputs", values.get("tie_word_embeddings") is not False),
-        "tie_word_embeddings": True,  # the weights tell: see `t5_config`
+        "tie_word_embeddings": True,  # corrected by the weights, see `t5_config`
     }
 
 
 def build_tokenizer(
     tokenizer: Tokenizer, model: Mapping[str, Any], settings: Mapping[str, Any], named: Mapping[str, tuple[str, int]]
 ) -> list[str] | None:
-    """As transformers' T5Tokenizer: unigrams of words, and ``</s>`` after a text."""
+    """Build the tokenizer like transformers' T5Tokenizer: unigrams of words, and ``</s>`` after a text."""
     if not isinstance(tokenizer.model, models.Unigram) or model.get("unk_id") != _UNKNOWN or model.get("byte_fallback"):
         return None
     if not isinstance(tokenizer.normalizer, normalizers.Precompiled | None):
@@ -73,7 +73,7 @@ def build_tokenizer(
 
 
 def _sentinels(settings: Mapping[str, Any], most: int) -> list[str] | None:
-    """The special tokens of T5's training, where the files list none; None where the class refuses or adds some."""
+    """Return T5's sentinel tokens if the files do not list them; None if the class would refuse or add some."""
     count = settings.get("extra_ids", 100)
     if type(count) is not int or count > most:
         return None

@@ -1,4 +1,4 @@
-"""How T5, mT5 and UMT5 are asked to summarize and to translate: by words in front of the document."""
+"""Summaries and translations by T5, mT5 and UMT5: a prefix before the document names the task."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def translate(view: CheckpointView, source: str | None, target: str | None) -> T
 
 
 def translate_multilingual(view: CheckpointView, source: str | None, target: str | None) -> TextTask:
-    """The same for mT5 and UMT5, which know a translation only where they were trained for it: config names it."""
+    """Return a translation by mT5 or UMT5, which know only those that they were trained for and the config names."""
     named = _named_translations(view.config)
     if not named and source is None and target is None:
         return TextTask("translation")
     if not named:
         raise ParameterError(
             'this checkpoint names no languages (no "translation_en_to_de" or the like in its config.json\'s '
-            "task_specific_params): leave {source} and {target} out, and put into the document what the model needs",
+            "task_specific_params): leave {source} and {target} out, and put the model's prefix into the document",
             param="target" if source is None else "source",
             value=target or source,
             others=("source", "target"),
@@ -69,7 +69,7 @@ def translate_multilingual(view: CheckpointView, source: str | None, target: str
 
 
 def languages(view: CheckpointView) -> tuple[list[str], list[str]]:
-    """T5's four where they serve, else those that the checkpoint's config names; MADLAD-400's targets alone."""
+    """Return T5's four languages, or those in the checkpoint's config; for MADLAD-400, only the targets."""
     if targets := [match[1] for match in map(_TARGET.fullmatch, view.tokenizer.get_vocab()) if match]:
         return [], sorted(targets)
     named = _named_translations(view.config)
@@ -79,19 +79,19 @@ def languages(view: CheckpointView) -> tuple[list[str], list[str]]:
 
 
 def named_languages(view: CheckpointView) -> tuple[list[str], list[str]]:
-    """Languages of the translations that the config names."""
+    """Return the languages of the translations that the config names."""
     named = _named_translations(view.config)
     return list(dict.fromkeys(x for x, _ in named)), list(dict.fromkeys(y for _, y in named))
 
 
 def _named_translations(config: Any) -> list[tuple[str, str]]:
-    """(source, target) of each ``translation_X_to_Y`` in config.json's task_specific_params."""
+    """Return (source, target) of each ``translation_X_to_Y`` in config.json's task_specific_params."""
     matches = map(_TRANSLATION.fullmatch, getattr(config, "task_specific_params", None) or {})
     return [(match[1], match[2]) for match in matches if match]
 
 
 def _choose(source: str | None, target: str | None, *choices: list[tuple[str, str]]) -> TextTask:
-    """The translation that fits what the user named, in the first of the lists in which one does."""
+    """Return the translation that fits the user's languages, from the first list that has one."""
     given = {"source": source, "target": target}
     asked = (source and _code(source), target and _code(target))
     for pairs in choices:
@@ -116,6 +116,6 @@ def _list(pairs: list[tuple[str, str]]) -> str:
 
 
 def _code(language: str) -> str:
-    """``"de"`` for itself and for ``"German"``."""
+    """Return the code of a language: ``"de"`` for ``"German"`` and ``"de"``."""
     codes = {name.casefold(): code for code, name in LANGUAGES.items()}
     return codes.get(language.casefold(), language.casefold())

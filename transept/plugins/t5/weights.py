@@ -1,4 +1,4 @@
-"""The weight names of T5 and its kin in Hugging Face checkpoints, and what their configs leave to the weights."""
+"""The weight names of T5 and related families in Hugging Face checkpoints, and config values derived from weights."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ HEAD = "lm_head.weight"
 
 
 def t5_config(checkpoint: Checkpoint) -> PretrainedConfig | PlainConfig:
-    """config.json, completed: tie_word_embeddings is true if and only if the head's matrix is the embedding's.
+    """Return config.json with tie_word_embeddings True if and only if the head's matrix equals the embedding's.
 
-    transformers 5 says that every head is tied and leaves the truth to the weights: T5 1.1, Flan-T5, mT5 and UMT5 have
-    a head of their own. The decoder start token is the padding token unless the config names another.
+    In transformers 5, every config says that the head is tied, but T5 1.1, Flan-T5, mT5 and UMT5 have a separate head.
+    The decoder start token is the padding token unless the config names another.
     """
     config = huggingface_config(checkpoint, PLAIN)
     config.tie_word_embeddings = _head_is_tied(checkpoint)
@@ -51,7 +51,7 @@ HUGGINGFACE = WeightMap(
         (rf"{_CROSS}\.EncDecAttention\.([qkv])\.weight", r"decoder.layers.\1.cross_attn.qkv_proj.weight#\2"),
         (rf"{_CROSS}\.EncDecAttention\.o\.weight", r"decoder.layers.\1.cross_attn.out_proj.weight"),
         (rf"{_CROSS}\.layer_norm\.weight", r"decoder.layers.\1.cross_attn_norm.weight"),
-        # of the two sides in the pattern, the one that did not match is empty
+        # the groups of the side that did not match are empty
         (rf"{_FEED_FORWARD}\.DenseReluDense\.(?:wi|wi_0)\.weight", r"\1\3.layers.\2\4.ffn.fc1.weight"),
         (rf"{_FEED_FORWARD}\.DenseReluDense\.wi_1\.weight", r"\1\3.layers.\2\4.ffn.gate.weight"),
         (rf"{_FEED_FORWARD}\.DenseReluDense\.wo\.weight", r"\1\3.layers.\2\4.ffn.fc2.weight"),

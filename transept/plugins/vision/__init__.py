@@ -1,8 +1,8 @@
 """Images to text: TrOCR (Li et al. 2021) reads lines, Donut (Kim et al. 2022) and Nougat (Blecher et al. 2023) pages.
 
-Checkpoints of these are transformers' VisionEncoderDecoderModel; the types of encoder and decoder tell them apart, but
-Nougat from Donut, from which it differs in how images are made ready, and its preprocessor_config.json says that.
-Florence-2 (Xiao et al. 2023) is asked what to do, Pix2Struct (Lee et al. 2023) does what it was tuned for.
+Their checkpoints are transformers' VisionEncoderDecoderModel, with different types of encoder and decoder. Nougat has
+Donut's types, and differs only in the preparation of images, which its preprocessor_config.json describes. Florence-2
+(Xiao et al. 2023) has several tasks; Pix2Struct (Lee et al. 2023) has the one that it was fine-tuned for.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from transept.plugins.vision import florence_tasks
 
 
 def as_given(token_ids: Sequence[int], view: CheckpointView) -> list[int]:
-    """A user's decoder prompt as it is: each task of a Donut starts with a token of its own."""
+    """Return a user's decoder prompt unchanged: each task of a Donut has its own first token."""
     return list(token_ids)
 
 
 def reads_or_captions(view: CheckpointView) -> dict[str, VisionTask]:
-    """Two names for the one thing that a Pix2Struct was tuned for, of which its checkpoint says nothing."""
+    """Return two names for the task of a Pix2Struct; its checkpoint does not say which one it is."""
     return {"read": VisionTask(), "caption": VisionTask()}
 
 
 @hookimpl
 def register_models() -> list[ModelSpec]:
-    """Four families, read from Hugging Face checkpoints."""
+    """Return four families, for Hugging Face checkpoints."""
     return [
         ModelSpec(
             name="trocr",

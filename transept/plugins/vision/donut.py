@@ -1,4 +1,4 @@
-"""Donut (Kim et al. 2022): a page through a Swin transformer, its text and structure from mBART's decoder."""
+"""Donut (Kim et al. 2022): a Swin transformer reads a page, mBART's decoder writes its text and structure."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from transept.plugins.bart.model import BartDecoder, BartEmbedding
 
 
 def num_tokens(encoder: Any) -> int:
-    """Tokens of an image, from the encoder's config: its patches, of which every stage but the last merges 2 x 2.
+    """Return the tokens of an image, from the encoder's config: every stage but the last merges 2 x 2 patches.
 
-    What a patch or a merge lacks at the right and at the bottom is padded.
+    Incomplete patches and merges at the right and at the bottom are padded.
     """
     sides = zip(image_shape(encoder)[1:], patch_shape(encoder), strict=True)
     merged = 2 ** (len(encoder.depths) - 1)
@@ -34,13 +34,13 @@ def num_tokens(encoder: Any) -> int:
 
 
 def map_image(data: Any, view: CheckpointView) -> MappedInput:
-    """The image mapper. data: what load_image takes. Raises what load_pixel_values does."""
+    """Map an image. data: see load_image. Raises the errors of load_pixel_values."""
     values = load_pixel_values(data, view, image_shape(view.config.encoder))
     return MappedInput({"pixel_values": values}, num_tokens(view.config.encoder))
 
 
 class Donut(ForConditionalGeneration):
-    """A Swin transformer as transformers has it, and mBART's decoder, with a projection between other widths."""
+    """Transformers' Swin transformer and mBART's decoder, with a projection between different widths."""
 
     def __init__(self, config: Any, context: LayerContext) -> None:
         super().__init__(config, context)
@@ -55,7 +55,7 @@ class Donut(ForConditionalGeneration):
 
     @classmethod
     def shape(cls, config: Any) -> ModelShape:
-        """The model's shape, from a transformers VisionEncoderDecoderConfig."""
+        """Return the shape, from a transformers VisionEncoderDecoderConfig."""
         decoder = config.decoder
         return ModelShape.of_decoder(decoder, max_source_positions=num_tokens(config.encoder), encoder_takes_text=False)
 

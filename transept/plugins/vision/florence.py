@@ -1,4 +1,4 @@
-"""Florence-2 (Xiao et al. 2023): an image through DaViT, and behind it a question, through BART."""
+"""Florence-2 (Xiao et al. 2023): BART reads an image's vectors from DaViT, and a question after them."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from transept.plugins.vision.florence_tasks import question
 
 
 def grid_side(vision: Any, side: int) -> int:
-    """Rows, or columns, that DaViT's convolutions leave of so many pixels."""
+    """Return the rows, or columns, of DaViT's output for a number of pixels."""
     sizes = zip(vision.patch_size, vision.patch_stride, vision.patch_padding, strict=True)
     return list(accumulate(sizes, lambda left, size: (left + 2 * size[2] - size[0]) // size[1] + 1, initial=side))[-1]
 
 
 def map_image(data: Any, view: CheckpointView, prompt: EncoderPrompt) -> MappedInput:
-    """The image mapper: the tokens of an image, then those of the prompt, as transformers' Florence2Processor has them.
+    """Map an image to its tokens, followed by the prompt's, like transformers' Florence2Processor.
 
-    data: what load_image takes. prompt: ``<CAPTION>`` or another task, whose question takes its place; a question of
-    one's own; or token ids, taken as they are. Raises MediaError for an image of more patches than there are positions,
-    PromptError for the image's own token, and what load_image, pixel_values and `question` raise.
+    data: see load_image. prompt: ``<CAPTION>`` or another task, which its question replaces; any other question; or
+    token ids, which are unchanged. Raises MediaError for an image of more patches than positions, PromptError for the
+    image's token in a prompt, and the errors of load_image, pixel_values and `question`.
     """
     values = pixel_values(load_image(data), read_image_settings(view))
     vision = view.config.vision_config
@@ -56,19 +56,19 @@ def map_image(data: Any, view: CheckpointView, prompt: EncoderPrompt) -> MappedI
         if hasattr(tokenizer, "bos_token"):
             text = f"{tokenizer.bos_token}{text}{tokenizer.eos_token}"
             text_ids = tokenizer(text, add_special_tokens=False).input_ids
-        else:  # a lone tokenizer.json, which adds these tokens itself
+        else:  # a lone tokenizer.json adds these tokens itself
             text_ids = tokenizer(text).input_ids
     placeholder = view.config.image_token_id
     if placeholder in text_ids:
-        raise PromptError(f"the prompt holds token {placeholder}, which stands for the image: leave it out")
+        raise PromptError(f"the prompt has token {placeholder}, the image's placeholder: leave it out")
     token_ids = [placeholder] * (1 + height * width) + list(text_ids)
     return MappedInput({"pixel_values": values}, len(token_ids), token_ids)
 
 
 class ImageProjection(nn.Module):
-    """DaViT's grid to vectors of the language model's width: their mean, then each of them.
+    """Projects DaViT's grid to the language model's width: the mean of all vectors, then each vector.
 
-    Positions are learned. Of the time of a video's frame, sinusoidal, an image has the first: sines 0, cosines 1.
+    Row and column positions are learned. The sinusoidal time of a video's first frame is added: sines 0, cosines 1.
     """
 
     def __init__(self, vision: Any) -> None:
@@ -92,7 +92,7 @@ class ImageProjection(nn.Module):
 
 
 class Florence2(ForConditionalGeneration):
-    """DaViT as transformers has it, and BART, in whose encoder an image's vectors stand for its placeholders."""
+    """Transformers' DaViT, and BART, in whose encoder an image's vectors replace its placeholders."""
 
     def __init__(self, config: Any, context: LayerContext) -> None:
         super().__init__(config, context)
@@ -110,13 +110,13 @@ class Florence2(ForConditionalGeneration):
 
     @classmethod
     def shape(cls, config: Any) -> ModelShape:
-        """The model's shape, from a transformers Florence2Config. Its encoder reads no text without an image."""
+        """Return the shape, from a transformers Florence2Config. Its encoder does not read text without an image."""
         text = config.text_config
         return ModelShape.of_decoder(text, max_source_positions=text.max_position_embeddings, encoder_takes_text=False)
 
     @classmethod
     def longest_features(cls, config: Any) -> dict[str, Tensor]:
-        """See ForConditionalGeneration.longest_features: of the largest square image that leaves a place for text."""
+        """Return features of the largest square image that leaves a position for text."""
         vision, positions = config.vision_config, config.text_config.max_position_embeddings
         grid = min(math.isqrt(positions - 2), vision.max_position_embeddings)
         side = grid * math.prod(vision.patch_stride)
@@ -133,7 +133,7 @@ class Florence2(ForConditionalGeneration):
         **multimodal_kwargs: list[Tensor],
     ) -> Tensor:
         """pixel_values: a list of [channels, height, width]; ids and positions: see map_image. [tokens, d_model]."""
-        assert encoder_input_ids is not None  # map_image gives them
+        assert encoder_input_ids is not None  # set by map_image
         assert encoder_positions is not None
         images = multimodal_kwargs["pixel_values"]
         alike = len({image.shape for image in images}) == 1
@@ -145,6 +145,4 @@ class Florence2(ForConditionalGeneration):
         x = self.shared(encoder_input_ids) * embedding.scale
         x[encoder_input_ids == self.config.image_token_id] = vectors.to(x.dtype)
         x = embedding.layernorm_embedding(x + embedding.embed_positions[encoder_positions + POSITION_OFFSET])
-        for layer in self.encoder.layers:
-            x = layer(x, attn_metadata)
-        return x
+        return self.encoder.layers(x, attn_metadata)

@@ -1,6 +1,6 @@
-"""What Florence-2 is asked: its tasks, and the question that each task's token stands for.
+"""Florence-2's tasks, and the question for each task's token.
 
-The questions are those of transformers' Florence2Processor, on which its checkpoints were trained.
+Transformers' Florence2Processor has the same questions; checkpoints were trained on them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ QUESTIONS = {
     "<DENSE_REGION_CAPTION>": "Locate the objects in the image, with their descriptions.",
     "<REGION_PROPOSAL>": "Locate the region proposals in the image.",
 }
-QUESTIONS_ABOUT = {  # what stands behind the token
+QUESTIONS_ABOUT = {  # {input}: the text after the token
     "<CAPTION_TO_PHRASE_GROUNDING>": "Locate the phrases in the caption: {input}",
     "<REFERRING_EXPRESSION_SEGMENTATION>": "Locate {input} in the image with mask",
     "<REGION_TO_SEGMENTATION>": "What is the polygon mask of region {input}",
@@ -29,9 +29,9 @@ QUESTIONS_ABOUT = {  # what stands behind the token
 
 
 def question(prompt: str) -> str:
-    """The question that a prompt asks: its task's, or the prompt itself where it names none.
+    """Return the question of a prompt's task, or the prompt itself if it names no task.
 
-    Raises PromptError for text beside the token of a task that takes none.
+    Raises PromptError for text beside the token of a task without an input.
     """
     for token, asked in QUESTIONS.items():
         if token in prompt:
@@ -45,7 +45,7 @@ def question(prompt: str) -> str:
 
 
 def tasks(view: CheckpointView) -> dict[str, VisionTask]:
-    """Those whose answer is a text and nothing else."""
+    """Return the tasks whose answer is only text."""
     return {
         "read": VisionTask(encoder_prompt="<OCR>"),
         "caption": VisionTask(encoder_prompt="<CAPTION>"),

@@ -1,4 +1,4 @@
-"""TrOCR (Li et al. 2021): patches of an image through ViT or DeiT, text from a decoder of post-norm layers."""
+"""TrOCR (Li et al. 2021): ViT or DeiT reads an image, and a decoder of post-norm layers writes its text."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from transept.authoring import (
     CheckpointView,
     DecoderLayers,
     EncoderLayer,
+    EncoderLayers,
     ForConditionalGeneration,
     LayerConfig,
     LayerContext,
@@ -29,20 +30,23 @@ POSITION_OFFSET = 2  # the first two rows of a learned position table belong to 
 
 
 def num_tokens(encoder: Any) -> int:
-    """Tokens of an image, from the encoder's config: its patches, and one, or with DeiT two, in front."""
+    """Return the tokens of an image, from the encoder's config: its patches, after one token, or two in DeiT."""
     return num_patches(encoder) + (2 if encoder.model_type == "deit" else 1)
 
 
 def map_image(data: Any, view: CheckpointView) -> MappedInput:
-    """The image mapper. data: what load_image takes. Raises what load_pixel_values does."""
+    """Map an image. data: see load_image. Raises the errors of load_pixel_values."""
     values = load_pixel_values(data, view, image_shape(view.config.encoder))
     return MappedInput({"pixel_values": values}, num_tokens(view.config.encoder))
 
 
 class VisionTransformer(nn.Module):
-    """ViT, and DeiT with a distillation token after the class token: images to hidden states."""
+    """ViT, and DeiT with a distillation token after the class token.
 
-    def __init__(self, config: Any, context: LayerContext) -> None:
+    projection: applied to the hidden states.
+    """
+
+    def __init__(self, config: Any, projection: nn.Module, context: LayerContext) -> None:
         super().__init__()
         width, patch = config.hidden_size, patch_shape(config)
         norm = partial(nn.LayerNorm, eps=config.layer_norm_eps)
@@ -52,22 +56,22 @@ class VisionTransformer(nn.Module):
         self.position_embeddings = nn.Parameter(torch.empty(1, num_tokens(config), width))
         sizes = (width, config.num_attention_heads, config.intermediate_size)
         layer = LayerConfig(*sizes, config.hidden_act, pre_norm=True, norm=norm, qkv_bias=config.qkv_bias)
-        self.layers = nn.ModuleList(EncoderLayer(layer, context) for _ in range(config.num_hidden_layers))
+        self.layers = EncoderLayers(EncoderLayer(layer, context) for _ in range(config.num_hidden_layers))
         self.norm = norm(width)
+        self.projection = projection
 
-    def forward(self, images: Tensor, metadata: AttentionMetadata) -> Tensor:
-        """images: [images, channels, height, width]. Returns [images * tokens, hidden_size]."""
+    def forward(self, metadata: AttentionMetadata, pixel_values: list[Tensor]) -> Tensor:
+        """pixel_values: images, [channels, height, width] each. Returns [images * tokens, projection's width]."""
+        images = torch.stack(pixel_values)
         patches = self.patches(images).flatten(2).transpose(1, 2)  # [images, patches, hidden_size]
         first = [token for token in (self.cls_token, self.distillation_token) if token is not None]
         x = torch.cat([*(token.expand(len(images), -1, -1) for token in first), patches], dim=1)
         x = (x + self.position_embeddings).flatten(0, 1)
-        for layer in self.layers:
-            x = layer(x, metadata)
-        return self.norm(x)
+        return self.projection(self.norm(self.layers(x, metadata)))
 
 
 class TrOCRDecoder(nn.Module):
-    """The decoder's modules. Positions are learned, or sinusoidal as in fairseq, where padding has none."""
+    """TrOCR's decoder. Positions are learned, or sinusoidal as in fairseq, without one for padding."""
 
     embed_positions: Tensor
 
@@ -87,41 +91,34 @@ class TrOCRDecoder(nn.Module):
         cross = config.cross_attention_hidden_size or config.d_model
         self.layers = DecoderLayers.of(config, context, pre_norm=False, encoder_hidden_size=cross)
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        positions: Tensor,
-        kv_caches: list[Tensor],
-        metadata: AttentionMetadata,
-    ) -> Tensor:
-        """input_ids, positions: [tokens]. Returns [tokens, d_model]."""
+    def forward(self, input_ids: Tensor, positions: Tensor, *step: Any) -> Tensor:
+        """input_ids, positions: [tokens]. step: further arguments of layers. Returns [tokens, d_model]."""
         rows = positions + self.offset
         if self.padding is not None:
             rows = rows.masked_fill(input_ids == self.padding, self.padding)
         x = self.layernorm_embedding(self.embed_tokens(input_ids) * self.scale + self.embed_positions[rows])
-        hidden: Tensor = self.layers(x, kv_caches, metadata)
-        return hidden
+        return self.layers(x, *step)
 
 
 class TrOCR(ForConditionalGeneration):
-    """A vision transformer and a TrOCR decoder, with a projection between them where their widths ask for one."""
+    """A vision transformer and a TrOCR decoder, with a projection between different widths."""
 
     def __init__(self, config: Any, context: LayerContext) -> None:
         super().__init__(config, context)
         encoder, decoder = config.encoder, config.decoder
-        self.encoder = VisionTransformer(encoder, context)
         self.decoder = TrOCRDecoder(decoder, context)
         cross = decoder.cross_attention_hidden_size
         if cross is not None and cross != encoder.hidden_size:
             raise CheckpointError(f"cross_attention_hidden_size is {cross}, not the encoder's {encoder.hidden_size}")
         projects = cross is None and encoder.hidden_size != decoder.d_model
-        self.enc_to_dec_proj = nn.Linear(encoder.hidden_size, decoder.d_model) if projects else nn.Identity()
+        projection = nn.Linear(encoder.hidden_size, decoder.d_model) if projects else nn.Identity()
+        self.encoder = VisionTransformer(encoder, projection, context)
         tied = self.decoder.embed_tokens.weight if decoder.tie_word_embeddings else None
         self.head = VocabParallelHead(decoder.vocab_size, decoder.d_model, group=context.group, weight=tied)
 
     @classmethod
     def shape(cls, config: Any) -> ModelShape:
-        """The model's shape, from a transformers VisionEncoderDecoderConfig."""
+        """Return the shape, from a transformers VisionEncoderDecoderConfig."""
         decoder = config.decoder
         return ModelShape.of_decoder(decoder, max_source_positions=num_tokens(config.encoder), encoder_takes_text=False)
 
@@ -129,14 +126,3 @@ class TrOCR(ForConditionalGeneration):
     def longest_features(cls, config: Any) -> dict[str, Tensor]:
         """See ForConditionalGeneration.longest_features."""
         return {"pixel_values": torch.zeros(image_shape(config.encoder))}
-
-    def encode(
-        self,
-        encoder_input_ids: Tensor | None,
-        encoder_positions: Tensor | None,
-        attn_metadata: AttentionMetadata,
-        **multimodal_kwargs: list[Tensor],
-    ) -> Tensor:
-        """pixel_values: a list of [channels, height, width]. Returns [images * tokens, cross-attention's width]."""
-        hidden = self.encoder(torch.stack(multimodal_kwargs["pixel_values"]), attn_metadata)
-        return self.enc_to_dec_proj(hidden)

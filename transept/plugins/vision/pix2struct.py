@@ -1,4 +1,4 @@
-"""Pix2Struct (Lee et al. 2023): patches of an image in its own proportions, and text from a decoder of T5's layers."""
+"""Pix2Struct (Lee et al. 2023): an encoder of patches that keep an image's proportions, and T5's decoder."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from transept.authoring import (
     CheckpointError,
     CheckpointView,
     EncoderLayer,
+    EncoderLayers,
     ForConditionalGeneration,
     LayerConfig,
     LayerContext,
@@ -29,23 +30,23 @@ from transept.plugins.t5.model import ATTENTION_SCALE, T5Decoder
 
 
 def map_image(data: Any, view: CheckpointView) -> MappedInput:
-    """The image mapper: patches, and where each stands, from row 1 and column 1.
+    """Map an image to patches and their places, from row 1 and column 1.
 
-    data: what load_image takes. Raises what load_image and read_patch_settings do, and CheckpointError where a patch
-    may stand beyond the last row or column that the encoder knows.
+    data: see load_image. Raises the errors of load_image and read_patch_settings, and CheckpointError if a patch may
+    be beyond the encoder's last row or column.
     """
     settings, rows = read_patch_settings(view), view.config.vision_config.seq_len
     if settings.max_patches >= rows:
         raise CheckpointError(
-            f'"{view.path}" makes up to {settings.max_patches} patches of an image by its preprocessor_config.json, '
-            f"and its encoder knows rows and columns below {rows} by its config.json (seq_len): lower max_patches"
+            f'"{view.path}" makes up to {settings.max_patches} patches (max_patches in preprocessor_config.json), '
+            f"but its encoder has only {rows} rows and columns (seq_len in config.json). Lower max_patches"
         )
     patches = flattened_patches(load_image(data), settings)
     return MappedInput({"patches": patches[:, 2:], "places": patches[:, :2].long()}, len(patches))
 
 
 class PatchEncoder(nn.Module):
-    """Patches to hidden states, by T5's layers without relative positions: rows and columns are embedded instead."""
+    """Encodes patches by T5's layers, with embedded rows and columns instead of relative positions."""
 
     def __init__(self, config: Any, context: LayerContext) -> None:
         super().__init__()
@@ -66,20 +67,18 @@ class PatchEncoder(nn.Module):
             scale=ATTENTION_SCALE,
             bias=False,
         )
-        self.layers = nn.ModuleList(EncoderLayer(layer, context) for _ in range(config.num_hidden_layers))
+        self.layers = EncoderLayers(EncoderLayer(layer, context) for _ in range(config.num_hidden_layers))
         self.norm = norm(width)
 
-    def forward(self, patches: Tensor, places: Tensor, metadata: AttentionMetadata) -> Tensor:
-        """patches: [tokens, pixels], places: [tokens, row|column]. Returns [tokens, hidden_size]."""
-        rows, columns = places.unbind(dim=1)
-        x = self.patch_projection(patches) + self.row_embedder(rows) + self.column_embedder(columns)
-        for layer in self.layers:
-            x = layer(x, metadata)
-        return self.norm(x)
+    def forward(self, metadata: AttentionMetadata, patches: list[Tensor], places: list[Tensor]) -> Tensor:
+        """patches, places: see map_image, [tokens, pixels] and [tokens, row|column]. Returns [tokens, hidden_size]."""
+        rows, columns = torch.cat(places).unbind(dim=1)
+        x = self.patch_projection(torch.cat(patches)) + self.row_embedder(rows) + self.column_embedder(columns)
+        return self.norm(self.layers(x, metadata))
 
 
 def t5_names(config: Any) -> SimpleNamespace:
-    """A Pix2StructTextConfig under the names of a T5Config."""
+    """Return a Pix2StructTextConfig with the names of a T5Config."""
     return SimpleNamespace(
         d_model=config.hidden_size,
         num_heads=config.num_heads,
@@ -102,13 +101,13 @@ class Pix2Struct(ForConditionalGeneration):
         text = config.text_config
         self.encoder = PatchEncoder(config.vision_config, context)
         self.shared = VocabParallelEmbedding(text.vocab_size, text.hidden_size, group=context.group)
-        self.decoder = T5Decoder(t5_names(text), bias_in_every_layer=False, context=context)
+        self.decoder = T5Decoder(t5_names(text), self.shared, bias_in_every_layer=False, context=context)
         tied = self.shared.weight if config.tie_word_embeddings else None
         self.head = VocabParallelHead(text.vocab_size, text.hidden_size, group=context.group, weight=tied)
 
     @classmethod
     def shape(cls, config: Any) -> ModelShape:
-        """The model's shape, from a transformers Pix2StructConfig. The decoder's positions have no bound."""
+        """Return the shape, from a transformers Pix2StructConfig. The decoder's positions have no bound."""
         text = config.text_config
         return ModelShape(
             num_decoder_layers=text.num_layers,
@@ -126,24 +125,3 @@ class Pix2Struct(ForConditionalGeneration):
         vision = config.vision_config
         places = torch.zeros(vision.seq_len, 2, dtype=torch.int64)
         return {"patches": torch.zeros(vision.seq_len, vision.patch_embed_hidden_size), "places": places}
-
-    def encode(
-        self,
-        encoder_input_ids: Tensor | None,
-        encoder_positions: Tensor | None,
-        attn_metadata: AttentionMetadata,
-        **multimodal_kwargs: list[Tensor],
-    ) -> Tensor:
-        """patches, places: see map_image. Returns [tokens, hidden_size]."""
-        patches, places = (torch.cat(multimodal_kwargs[name]) for name in ("patches", "places"))
-        return self.encoder(patches, places, attn_metadata)
-
-    def decode(
-        self,
-        input_ids: Tensor,
-        positions: Tensor,
-        kv_caches: list[Tensor],
-        attn_metadata: AttentionMetadata,
-    ) -> Tensor:
-        """See ForConditionalGeneration.decode."""
-        return self.decoder(self.shared(input_ids), kv_caches, attn_metadata)

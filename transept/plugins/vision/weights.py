@@ -1,4 +1,4 @@
-"""Weight names of image families; of TrOCR and Donut as transformers 4 and 5 save them, and as 5 has its modules."""
+"""Weight names of image families; for TrOCR and Donut, as transformers 4 and 5 save them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _EMBEDDING, _HEAD = rf"{_DECODER}\.embed_tokens\.weight", r"decoder\.(output_pro
 
 
 def nested_config(checkpoint: Checkpoint) -> PretrainedConfig:
-    """config.json, but a head that is not the embedding's matrix is not tied to it, whatever that says.
+    """Return config.json, with the decoder's head tied only if its matrix equals the embedding's.
 
-    So transformers 5 does; a config of transformers 4 may leave out that it is tied, or that it is not.
+    transformers 5 also does this; a config of transformers 4 may lack the setting.
     """
     config = huggingface_config(checkpoint)
     if config.decoder.tie_word_embeddings:
@@ -34,7 +34,7 @@ def nested_config(checkpoint: Checkpoint) -> PretrainedConfig:
 
 
 def within(prefix: str, rules: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    """BART's rules for a BART inside another model. prefix: of its names, a regular expression."""
+    """Return BART's rules for a BART inside another model. prefix: of its names, a regular expression."""
     return tuple((name.replace(r"(?:model\.)?", prefix), target) for name, target in rules)
 
 
@@ -54,7 +54,7 @@ TROCR = WeightMap(
         *bart_layer_rules(_LAYER, r"\1"),
         (rf"{_DECODER}\.embed_positions\.weight", "decoder.embed_positions"),
         (rf"{_DECODER}\.((?:embed_tokens|layernorm_embedding)\..*)", r"decoder.\1"),
-        (r"(enc_to_dec_proj\..*)", r"\1"),
+        (r"enc_to_dec_proj\.(.*)", r"encoder.projection.\1"),
     ),
     tied=((_HEAD, "head.weight"),),
     # _float_tensor: of sinusoids, which are computed

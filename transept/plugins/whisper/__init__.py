@@ -17,14 +17,14 @@ FRAMES_PER_SECOND = 100
 
 
 def window_seconds(view: CheckpointView) -> float:
-    """The longest audio that one request may carry: 30 s for every released checkpoint."""
+    """Return the longest audio of one request: 30 s for every released checkpoint."""
     return float(view.config.max_source_positions) * SECONDS_PER_POSITION
 
 
 def alignment_heads(view: CheckpointView) -> tuple[tuple[int, int], ...]:
-    """The heads that the checkpoint names and has, or else all of the upper half of the decoder.
+    """Return the heads that the checkpoint names and has, or else all heads of the upper half of the decoder.
 
-    Distilled checkpoints may name those of their teacher, which has more layers.
+    Distilled checkpoints may name heads of their teacher, which has more layers.
     """
     layers, heads = view.config.decoder_layers, view.config.decoder_attention_heads
     given = [(layer, head) for layer, head in getattr(view.generation_config, "alignment_heads", None) or ()]
@@ -37,7 +37,7 @@ def alignment_heads(view: CheckpointView) -> tuple[tuple[int, int], ...]:
 
 @hookimpl
 def register_models() -> list[ModelSpec]:
-    """One family, read from Hugging Face and from CTranslate2 checkpoints."""
+    """Return one family, for Hugging Face and CTranslate2 checkpoints."""
     return [
         ModelSpec(
             name="whisper",

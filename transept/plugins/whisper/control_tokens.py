@@ -37,12 +37,13 @@ class ControlTokens:
     """
 
     def __init__(self, config: Any, generation_config: Any = None, token_id: TokenIds = no_names) -> None:
-        said, vocabulary = _Settings(generation_config), _Vocabulary(config.vocab_size, token_id)
+        vocabulary = _Vocabulary(config.vocab_size, token_id)
         self.start_of_transcript = _start(config, generation_config, vocabulary)
-        self.no_timestamps = _no_timestamps(said.token("no_timestamps_token_id"), self.start_of_transcript, vocabulary)
+        given = getattr(generation_config, "no_timestamps_token_id", None)
+        self.no_timestamps = _no_timestamps(given, self.start_of_transcript, vocabulary)
         self.first_timestamp = self.no_timestamps + 1
         self.last_timestamp = self.no_timestamps + NUM_TIMESTAMPS
-        tasks = said.tokens("task_to_id", config.vocab_size)
+        tasks = _ids_by_name(generation_config, "task_to_id", config.vocab_size)
 
         def find(given: int | None, *names: str, before: int) -> int:
             found = vocabulary.named(*names) if given is None else given
@@ -51,9 +52,10 @@ class ControlTokens:
         self.translate = find(tasks.get("translate"), "<|translate|>", before=5)
         self.transcribe = find(tasks.get("transcribe"), "<|transcribe|>", before=4)
         self.start_of_lm = find(None, "<|startoflm|>", before=3)
-        self.start_of_previous = find(said.token("prev_sot_token_id"), "<|startofprev|>", before=2)
+        previous = getattr(generation_config, "prev_sot_token_id", None)
+        self.start_of_previous = find(previous, "<|startofprev|>", before=2)
         self.no_speech = find(None, *NO_SPEECH_NAMES, before=1)
-        named = said.tokens("lang_to_id", config.vocab_size)
+        named = _ids_by_name(generation_config, "lang_to_id", config.vocab_size)
         self.languages = {name.strip("<|>"): token for name, token in named.items()} or self._languages(vocabulary)
         multilingual = getattr(generation_config, "is_multilingual", None)
         if multilingual is None:
@@ -71,32 +73,21 @@ class ControlTokens:
         return dict(zip(LANGUAGES, range(first, first + num_languages), strict=False))
 
 
-@dataclass(frozen=True)
-class _Settings:
-    """Ids of control tokens in a generation config."""
-
-    generation_config: Any
-
-    def token(self, name: str) -> int | None:
-        """Return a token id, or None if the config has no such setting."""
-        found: int | None = getattr(self.generation_config, name, None)
-        return found
-
-    def tokens(self, name: str, vocab_size: int) -> dict[str, int]:
-        """Return token ids by name, in the order of the ids; empty without the setting. Raises CheckpointError."""
-        given = getattr(self.generation_config, name, None)
-        if given is None:
-            return {}
-        if not isinstance(given, Mapping) or not all(type(token) is int for token in given.values()):
-            raise CheckpointError(
-                f"{name} of the generation config is {str(given)[:200]}; it must have a token id for each name"
-            )
-        if outside := [name for name, token in given.items() if not 0 <= token < vocab_size]:
-            raise CheckpointError(
-                f"{name} of the generation config has {given[outside[0]]} for {outside[0]}; token ids go from 0 to "
-                f"{vocab_size - 1}"
-            )
-        return dict(sorted(given.items(), key=lambda each: each[1]))
+def _ids_by_name(generation_config: Any, setting: str, vocab_size: int) -> dict[str, int]:
+    """Return a setting's token ids by name, in the order of the ids; empty without it. Raises CheckpointError."""
+    given = getattr(generation_config, setting, None)
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(type(token) is int for token in given.values()):
+        raise CheckpointError(
+            f"{setting} of the generation config is {str(given)[:200]}; it must have a token id for each name"
+        )
+    if outside := [name for name, token in given.items() if not 0 <= token < vocab_size]:
+        raise CheckpointError(
+            f"{setting} of the generation config has {given[outside[0]]} for {outside[0]}; token ids go from 0 to "
+            f"{vocab_size - 1}"
+        )
+    return dict(sorted(given.items(), key=lambda each: each[1]))
 
 
 @dataclass(frozen=True)
@@ -145,7 +136,7 @@ _known: WeakKeyDictionary[CheckpointView, ControlTokens] = WeakKeyDictionary()
 
 
 def tokens_of(view: CheckpointView) -> ControlTokens:
-    """The control tokens of a checkpoint, looked up once."""
+    """Return the control tokens of a checkpoint, cached."""
     if view not in _known:
         _known[view] = ControlTokens(view.config, view.generation_config, names_of_tokenizer(view.tokenizer))
     return _known[view]
@@ -160,7 +151,7 @@ def _added_text(view: CheckpointView, tokens: ControlTokens) -> tuple[int, ...]:
 
 
 def speech_tokens(view: CheckpointView) -> SpeechTokens:
-    """The control tokens that transcription tells apart."""
+    """Return the control tokens for transcription."""
     tokens = tokens_of(view)
     return SpeechTokens(
         end_of_text=tokens.start_of_transcript - 1,
@@ -179,13 +170,13 @@ def speech_tokens(view: CheckpointView) -> SpeechTokens:
 
 
 def languages(view: CheckpointView) -> dict[str, int]:
-    """Language code to token id; empty for an English-only checkpoint."""
+    """Return language code -> token id; empty for an English-only checkpoint."""
     tokens = tokens_of(view)
     return tokens.languages if tokens.multilingual else {}
 
 
 def target_languages(view: CheckpointView) -> tuple[str, ...]:
-    """English, which has no target token: the task "translate" implies it."""
+    """Return English, which has no target token: the task "translate" implies it."""
     return ("en",) if tokens_of(view).multilingual else ()
 
 
@@ -197,10 +188,10 @@ def decoder_prompt(
     timestamps: bool = False,
     target_language: str | None = None,
 ) -> list[int]:
-    """The tokens that open a transcript: ``<|startoftranscript|><|en|><|transcribe|><|notimestamps|>``.
+    """Return the tokens that begin a transcript: ``<|startoftranscript|><|en|><|transcribe|><|notimestamps|>``.
 
     language: a code such as ``"de"``; default English. English-only checkpoints have neither language nor task tokens.
-    target_language: of the task "translate", which has no other than English.
+    target_language: of the task "translate"; only English.
     Raises ParameterError for a language or a task that the checkpoint does not have.
     """
     tokens = tokens_of(view)
@@ -228,7 +219,7 @@ def decoder_prompt(
 
 
 def default_decoder_prompt(view: CheckpointView) -> list[int]:
-    """Return the tokens that open a transcript in the language and task of the checkpoint's settings; default English.
+    """Return the tokens that begin a transcript in the language and task of the checkpoint's settings; default English.
 
     The settings are `language` and `task` of the generation config or, in older checkpoints, forced_decoder_ids of the
     generation config or the config. Raises PromptError for a language or a task that the checkpoint does not have.
@@ -257,14 +248,14 @@ def _forced_tokens(view: CheckpointView) -> list[int]:
 
 
 def language_prompt(view: CheckpointView) -> list[int]:
-    """After ``<|startoftranscript|>`` alone, the next token names the language."""
+    """Return ``<|startoftranscript|>``, after which the next token is the language."""
     return [tokens_of(view).start_of_transcript]
 
 
 def prepare_decoder_prompt(token_ids: Sequence[int], view: CheckpointView) -> list[int]:
     """Prepend ``<|startoftranscript|>`` unless it is there.
 
-    Earlier text that begins with ``<|startofprev|>`` stands before it, so there the default prompt is appended.
+    Earlier text, which begins with ``<|startofprev|>``, precedes it: then the default prompt is appended.
     """
     tokens = tokens_of(view)
     if tokens.start_of_transcript in token_ids:

@@ -1,4 +1,4 @@
-"""Whisper's input features: the log-mel spectrogram of a whole recording, and of the window that a request takes."""
+"""Whisper's input features: the log-mel spectrogram of a whole recording, and of a request's window."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from transept.multimodal.waveforms import Waveform
 if TYPE_CHECKING:
     from torch import Tensor
 
-MEASURED_SECONDS = 600  # of audio whose length a refusal tells; longer ones are not decoded to their end
+MEASURED_SECONDS = 600  # longest audio whose length is measured for an error; longer audio is not decoded completely
 FRAMES_PER_TOKEN = 2  # the stride of the encoder's second convolution; 20 ms a token
 
 
 def recording_features(waveform: Waveform, view: CheckpointView, device: str) -> Tensor:
-    """Features of a recording of any length, to be cut into windows: float32 [num_mel_bins, frames of 10 ms]."""
+    """Return features of a recording of any length: float32 [num_mel_bins, frames of 10 ms]."""
     return recording_log_mel(waveform, view.config.num_mel_bins, device)
 
 
 def map_features(data: Any, view: CheckpointView) -> MappedInput:
-    """A slice of `recording_features`, padded with zeros to the length that the encoder was trained on.
+    """Map a slice of `recording_features`, padded with zeros to the window that the encoder was trained on.
 
     data: float32 [num_mel_bins, up to 2 x max_source_positions].
     Raises MediaError for features of another shape or kind.
@@ -33,7 +33,7 @@ def map_features(data: Any, view: CheckpointView) -> MappedInput:
 
 
 def map_short_features(data: Any, view: CheckpointView) -> MappedInput:
-    """The same, padded to whole tokens alone, so that the encoder reads no more than is given.
+    """Map the same, padded only to whole tokens, so that the encoder reads only the given frames.
 
     data: float32 [num_mel_bins, 1 to 2 x max_source_positions].
     """
@@ -62,11 +62,11 @@ def _padded(data: Any, view: CheckpointView, frames: int) -> MappedInput:
 
 
 def map_audio(data: Any, view: CheckpointView) -> MappedInput:
-    """One window of audio, padded with silence to the length that the encoder was trained on.
+    """Map one window of audio, padded with silence to the window that the encoder was trained on.
 
-    data: what `load_audio` takes.
+    data: see `load_audio`.
     Returns input_features [num_mel_bins, 2 x max_source_positions] float32, and max_source_positions tokens.
-    Raises MediaError when the audio cannot be read, and when it is longer than the window: it is never cut.
+    Raises MediaError if the audio cannot be read, or is longer than the window.
     """
     num_tokens = view.config.max_source_positions
     window = num_tokens * FRAMES_PER_TOKEN * HOP_LENGTH  # samples; 30 s in every released model

@@ -32,7 +32,7 @@ class WhisperEncoder(nn.Module):
         self.layers = EncoderLayers.of(config, context, pre_norm=True)
         self.layer_norm = nn.LayerNorm(d_model)
 
-    def forward(self, input_features: list[Tensor], metadata: AttentionMetadata) -> Tensor:
+    def forward(self, metadata: AttentionMetadata, input_features: list[Tensor]) -> Tensor:
         """input_features: [mels, frames] windows, whose frames may differ. Returns [frames of all / 2, d_model]."""
         if len({window.shape for window in input_features}) == 1:
             x = self._stem(torch.stack(input_features))
@@ -40,8 +40,7 @@ class WhisperEncoder(nn.Module):
             x = torch.cat([self._stem(window[None]) for window in input_features])
         for layer in self.layers:  # one by one, so that no layer's input outlives it
             x = layer(x, metadata)
-        hidden: Tensor = self.layer_norm(x)
-        return hidden
+        return self.layer_norm(x)
 
     def _stem(self, windows: Tensor) -> Tensor:
         """windows: [windows, mels, frames]. Returns [windows * frames / 2, d_model]."""
@@ -60,16 +59,10 @@ class WhisperDecoder(nn.Module):
         self.layers = DecoderLayers.of(config, context, pre_norm=True)
         self.layer_norm = nn.LayerNorm(d_model)
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        positions: Tensor,
-        kv_caches: list[Tensor],
-        metadata: AttentionMetadata,
-    ) -> Tensor:
-        """input_ids, positions: [tokens]. Returns [tokens, d_model]."""
-        x: Tensor = self.embed_tokens(input_ids, self.embed_positions, positions)
-        return self.layers(x, kv_caches, metadata, last_norm=self.layer_norm)
+    def forward(self, input_ids: Tensor, positions: Tensor, *step: Any) -> Tensor:
+        """input_ids, positions: [tokens]. step: further arguments of layers. Returns [tokens, d_model]."""
+        x = self.embed_tokens(input_ids, self.embed_positions, positions)
+        return self.layers(x, *step, last_norm=self.layer_norm)
 
 
 class WhisperForConditionalGeneration(ForConditionalGeneration):
@@ -97,19 +90,3 @@ class WhisperForConditionalGeneration(ForConditionalGeneration):
     def longest_features(cls, config: Any) -> dict[str, Tensor]:
         """See ForConditionalGeneration.longest_features."""
         return {"input_features": torch.zeros(config.num_mel_bins, 2 * config.max_source_positions)}
-
-    def encode(
-        self,
-        encoder_input_ids: Tensor | None,
-        encoder_positions: Tensor | None,
-        attn_metadata: AttentionMetadata,
-        **multimodal_kwargs: list[Tensor],
-    ) -> Tensor:
-        """input_features: a list of [mels, frames] windows. Returns [frames of all / 2, d_model]."""
-        hidden: Tensor = self.encoder(multimodal_kwargs["input_features"], attn_metadata)
-        return hidden
-
-    def compute_logits(self, hidden: Tensor) -> Tensor:
-        """hidden: [rows, d_model]. Returns [rows, vocab_size]."""
-        logits: Tensor = self.head(hidden)
-        return logits

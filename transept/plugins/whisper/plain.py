@@ -1,16 +1,16 @@
-"""What a Whisper checkpoint's config.json and generation_config.json hold, to be read without transformers."""
+"""The contents of a Whisper checkpoint's small files, to read them without transformers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from transept.authoring import PlainFiles
-from transept.plugins.whisper.tokenizer import read_tokenizer
+from transept.plugins.whisper.tokenizer import TOKENIZER
 
 
 @dataclass(frozen=True)
 class WhisperFields:
-    """The fields of transformers' WhisperConfig, their types and defaults: those of whisper-tiny.en."""
+    """The fields of transformers' WhisperConfig with their types and defaults, which are whisper-tiny.en's."""
 
     activation_dropout: float | int = 0.0
     activation_function: str = "gelu"
@@ -75,5 +75,5 @@ PLAIN = PlainFiles(
         "task",
         "task_to_id",
     ),
-    tokenizer=read_tokenizer,
+    tokenizer=TOKENIZER.read,
 )

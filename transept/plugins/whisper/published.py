@@ -1,8 +1,8 @@
-"""The names by which people ask for Whisper: those of openai-whisper and faster-whisper, and what they stand for.
+"""Short names of Whisper's checkpoints, as in openai-whisper and faster-whisper, and their repositories.
 
-The repositories are faster-whisper's: CTranslate2's format in float16. That is half of what openai's hold for the
-smaller models, which are in float32 there, loads without importing transformers, and is on the disk of whoever has used
-faster-whisper. Where openai-whisper and faster-whisper both have a name, both mean the same model by it.
+The repositories are faster-whisper's, in CTranslate2's format in float16. OpenAI's have the smaller models in float32,
+which is twice the size. The format loads without importing transformers, and users of faster-whisper have it on disk.
+Names that both projects have mean the same model in both.
 """
 
 from __future__ import annotations

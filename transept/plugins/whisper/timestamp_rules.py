@@ -1,4 +1,4 @@
-"""Whisper's timestamp rules: where a timestamp may, must and must not come (openai-whisper, decoding.py)."""
+"""Whisper's timestamp rules: places where a timestamp may, must and must not occur (openai-whisper, decoding.py)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECONDS_PER_TIMESTAMP = 0.02  # one encoder position
 
 
 class Forbidden(NamedTuple):
-    """Token ids that must not come next: below `before`, from `first` to below `stop`, and from `after` on."""
+    """Forbidden ids of the next token: below `before`, from `first` to below `stop`, and from `after` on."""
 
     before: int
     first: int
@@ -47,43 +47,42 @@ class TimestampRules:
         forbidden = [self._forbidden(self._transcribed(data)) for data in rows]
         if logits.is_cpu:
             forbid_by_row(logits, forbidden)
-        else:  # which reads the bounds when its turn has come
+        else:  # asynchronous; reads the bounds later
             bounds = torch.tensor(forbidden, pin_memory=logits.is_cuda)
             forbid_at_once(logits, bounds.to(logits.device, non_blocking=True))
-        # Text is out of the question where all timestamps together are likelier than the most likely text token.
+        # A timestamp is required if all timestamps together are more probable than the most probable text token.
         begin, end = self.first_timestamp, self.last_timestamp + 1
         text = logits[:, :begin].amax(dim=-1)
         if end < logits.shape[1]:
             text = torch.maximum(text, logits[:, end:].amax(dim=-1))
         likelier = logits[:, begin:end].logsumexp(dim=-1) > text
-        if likelier.is_cpu and not likelier.any():  # a GPU would have to be waited for
+        if likelier.is_cpu and not likelier.any():  # on a GPU, this would wait
             return
         logits[:, :begin].masked_fill_(likelier[:, None], float("-inf"))
         logits[:, end:].masked_fill_(likelier[:, None], float("-inf"))
 
     def _transcribed(self, data: Any) -> list[int]:
         prompt = data.prompt_token_ids
-        tokens: list[int] = prompt[len(prompt) - self.num_prefix_tokens :] + data.output_token_ids
-        return tokens
+        return prompt[len(prompt) - self.num_prefix_tokens :] + data.output_token_ids
 
     def _forbidden(self, transcribed: list[int]) -> Forbidden:
         """Return the tokens that the rules forbid next."""
         begin, end = self.first_timestamp, self.last_timestamp + 1
-        if not transcribed:  # a timestamp opens the transcript, and an early one
+        if not transcribed:  # an early timestamp begins the transcript
             return Forbidden(begin, 0, 0, end if self.max_initial is None else min(begin + self.max_initial + 1, end))
         last = next((token for token in reversed(transcribed) if begin <= token < end), None)
         if last is None:
             return Forbidden(0, 0, 0)
         if not begin <= transcribed[-1] < end:
-            return Forbidden(0, begin, last + 1)  # a segment ends after its begin
+            return Forbidden(0, begin, last + 1)  # a segment ends after its beginning
         if len(transcribed) < 2 or begin <= transcribed[-2] < end:
             return Forbidden(0, begin, end)  # two timestamps, or the first one: text follows
-        # the end of a segment: the next one's begin follows, which is not before it, or the end of text
+        # after the end of a segment: the next segment's beginning, which is not earlier, or the end of text
         return Forbidden(self.end_of_text, begin, last, end)
 
 
 def forbid_by_row(logits: Tensor, forbidden: list[Forbidden]) -> None:
-    """In place, touching nothing else. logits: [rows, vocabulary]."""
+    """Forbid tokens row by row, in place. logits: [rows, vocabulary]."""
     for row, (before, first, stop, after) in zip(logits, forbidden, strict=True):
         row[:before] = float("-inf")
         row[first:stop] = float("-inf")
@@ -100,7 +99,7 @@ def forbid_at_once(logits: Tensor, bounds: Tensor) -> None:
 def timestamp_rules(
     view: CheckpointView, *, max_initial_timestamp: float | None = None, num_prefix_tokens: int = 0
 ) -> TimestampRules:
-    """The rules for one checkpoint. max_initial_timestamp: seconds, None for no bound."""
+    """Return the rules for one checkpoint. max_initial_timestamp: seconds, None for no bound."""
     tokens = tokens_of(view)
     bound = max_initial_timestamp
     return TimestampRules(

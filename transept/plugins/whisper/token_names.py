@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 
 NO_SUCH_TOKEN = "<|no such token|>"
 
-TokenIds: TypeAlias = Callable[[str], int | None]  # the id of a token by its name; None if there is no such token
+TokenIds: TypeAlias = Callable[[str], int | None]  # returns the id of a token's name, or None
 
 
 def no_names(name: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Tokens that no transcript should contain: brackets, notes and symbols with which subtitles describe sounds."""
+"""Tokens that transcripts should not contain: brackets, notes and symbols for sounds, as in subtitles."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ MARKS = [
     *("<<", ">>", "<<<", ">>>", "--", "---", "-(", "-[", "('", '("', "((", "))", "(((", ")))", "[[", "]]", "{{", "}}"),
     *("♪♪", "♪♪♪"),
 ]
-NOTES = "♩♪♫♬♭♮♯"  # their first token serves, however many they take: only such symbols begin with it
-AT_WORD_START = ("-", "'")  # fine within a word
+NOTES = "♩♪♫♬♭♮♯"  # only the first token of each: no other symbol begins with it
+AT_WORD_START = ("-", "'")  # allowed within a word
 
 
 def unspoken_tokens(view: CheckpointView) -> tuple[int, ...]:
-    """The text tokens that the checkpoint suppresses; where it does not say, those that openai-whisper does."""
+    """Return the text tokens that the checkpoint suppresses; by default those of openai-whisper."""
     given = getattr(view.generation_config, "suppress_tokens", None)
     if given is None:
         return tuple(sorted(_marks(view.tokenizer)))
     control = tokens_of(view)
-    known = [token for token in given if 0 <= token < view.config.vocab_size]  # as transformers ignores others
+    known = [token for token in given if 0 <= token < view.config.vocab_size]  # transformers ignores others
     return tuple(token for token in known if token < control.start_of_transcript or token > control.last_timestamp)
 
 

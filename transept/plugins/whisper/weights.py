@@ -1,4 +1,4 @@
-"""Whisper's weight names in Hugging Face and CTranslate2 checkpoints, and the configs that CTranslate2's leave out."""
+"""Whisper's weight names in Hugging Face and CTranslate2 checkpoints, and configs for the latter."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _ctranslate2_rules() -> tuple[tuple[str, str], ...]:
 
 
 def whisper_config(checkpoint: Any) -> PlainConfig:
-    """The config of a CTranslate2 checkpoint, from the shapes of its weights, under WhisperConfig's names."""
+    """Return the config of a CTranslate2 checkpoint, from the shapes of its weights, with WhisperConfig's names."""
     vocab_size, d_model = checkpoint.shape_of("decoder/embeddings/weight")
     start = names_of_ctranslate2(checkpoint)("<|startoftranscript|>")
     if start is None:
@@ -77,7 +77,7 @@ def whisper_config(checkpoint: Any) -> PlainConfig:
 
 
 def whisper_generation_config(checkpoint: Any, config: Any) -> PlainConfig:
-    """Suppressed tokens and alignment heads of a CTranslate2 checkpoint, under the names that transformers uses."""
+    """Return the generation config of a CTranslate2 checkpoint, with transformers' names."""
     given = checkpoint.config_dict
     tokens = ControlTokens(config, token_id=names_of_ctranslate2(checkpoint))
     return PlainConfig(

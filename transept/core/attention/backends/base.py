@@ -35,6 +35,25 @@ class AttentionCall:
     softcap: float | None = None
     window: int | None = None
 
+    @property
+    def new_keys_and_values(self) -> tuple[Tensor, Tensor]:
+        """Keys and values of self-attention's tokens."""
+        assert self.key is not None
+        assert self.value is not None
+        return self.key, self.value
+
+    @property
+    def cache(self) -> Tensor:
+        """The cache by slots, [keys and values, slots, kv_heads, head_dim]; not for ENCODER."""
+        assert self.kv_cache is not None
+        return self.kv_cache.flatten(1, 2)
+
+    @property
+    def slots(self) -> Tensor:
+        """Cache slots of self-attention's tokens, int64 [num_tokens]; only for DECODER."""
+        assert self.metadata.slot_mapping is not None
+        return self.metadata.slot_mapping
+
 
 class AttentionBackend(ABC):
     """Computes attention for flattened tokens over the paged cache. One object serves all layers of a worker."""

@@ -10,8 +10,9 @@ encoders. Neither supports a soft cap, so those scores are computed here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,7 +31,6 @@ from transept.core.kernels.dispatch import (
     DecodeStep,
 )
 
-EncoderAttention = Callable[..., None]  # see core/kernels/cpu/attention/encoder_attention.py
 CAPPED_QUERIES = 512  # queries whose capped scores are computed at a time
 
 
@@ -65,12 +65,6 @@ class TorchBackend(AttentionBackend):
             plan.decode_step = (bias, DecodeStep(metadata.slot_mapping, plan.self_work, plan.cross_work, row))
         return plan.decode_step[1]
 
-    def _encoder_kernel(self, query: Tensor) -> EncoderAttention | None:
-        """Return the kernel for an encoder's self-attention of one sequence, or None."""
-        return ENCODER_ATTENTION.serving(
-            query, rows=len(query), quantization=self.quantization, long_inputs=self.long_inputs
-        )
-
     def write(self, key: Tensor, value: Tensor, kv_cache: Tensor, slots: Tensor) -> None:
         """See AttentionBackend.write."""
         cache, write = kv_cache.flatten(1, 2), WRITE_SLOTS.serving(key)  # [keys and values, slots, kv_heads, head_dim]
@@ -88,20 +82,33 @@ class TorchBackend(AttentionBackend):
     def forward(self, call: AttentionCall) -> Tensor:
         """See AttentionBackend.forward."""
         if call.attn_type is AttentionType.ENCODER:
-            return _attend_encoder(call, self._encoder_kernel)
-        assert call.kv_cache is not None
-        cache = call.kv_cache.flatten(1, 2)  # [keys and values, slots, kv_heads, head_dim]
+            return self._attend_encoder(call)
+        cache = call.cache
         if call.attn_type is AttentionType.ENCODER_DECODER:
             if call.bias is not None:
                 raise NotImplementedError("a bias on cross-attention: no known family has one")
             return _attend_cross(call, cache)
-        assert call.key is not None
-        assert call.value is not None
-        assert call.metadata.slot_mapping is not None
-        key, value = _as_in(cache, call.key), _as_in(cache, call.value)
-        cache[0].index_copy_(0, call.metadata.slot_mapping, key)
-        cache[1].index_copy_(0, call.metadata.slot_mapping, value)
+        key, value = (_as_in(cache, x) for x in call.new_keys_and_values)
+        cache[0].index_copy_(0, call.slots, key)
+        cache[1].index_copy_(0, call.slots, value)
         return _attend_decoder(call, key, value, cache)
+
+    def _attend_encoder(self, call: AttentionCall) -> Tensor:
+        query, (key, value), metadata = call.query, call.new_keys_and_values, call.metadata
+        bias, softcap, window, scale = call.bias, call.softcap, call.window, call.scale
+        options: Any = {"quantization": self.quantization, "long_inputs": self.long_inputs}
+        plan, lengths, out = metadata.plan, metadata.encoder_lens, torch.empty_like(query)
+        for i, (start, end) in enumerate(pairwise(metadata.encoder_start_loc)):
+            q, k, v = query[start:end], key[start:end], value[start:end]
+            if softcap is None and not isinstance(bias, Tensor):
+                attend = ENCODER_ATTENTION.serving(q, rows=len(q), **options)
+                if attend is not None:
+                    attend(q, k, v, scale, out[start:end], plan.bias_by_distance(bias, window, len(q), max(lengths), q))
+                    continue
+            mask = plan.masks(AttentionType.ENCODER, bias, window, lengths, lengths, query)[i]
+            by_head = (_heads_first(q), _heads_first(k), _heads_first(v))
+            out[start:end] = _attend(*by_head, scale, mask, softcap=softcap)[0]
+        return out
 
 
 def _as_in(cache: Tensor, x: Tensor) -> Tensor:
@@ -110,26 +117,6 @@ def _as_in(cache: Tensor, x: Tensor) -> Tensor:
         return x
     limit = torch.finfo(cache.dtype).max
     return x.clamp(-limit, limit).to(cache.dtype)
-
-
-def _attend_encoder(call: AttentionCall, find_kernel: Callable[[Tensor], EncoderAttention | None]) -> Tensor:
-    query, key, value, metadata = call.query, call.key, call.value, call.metadata
-    bias, softcap, window, scale = call.bias, call.softcap, call.window, call.scale
-    assert key is not None
-    assert value is not None
-    out = torch.empty_like(query)
-    plan, lengths = metadata.plan, [end - start for start, end in pairwise(metadata.encoder_start_loc)]
-    for i, (start, end) in enumerate(pairwise(metadata.encoder_start_loc)):
-        q, k, v = query[start:end], key[start:end], value[start:end]
-        if softcap is None and not isinstance(bias, Tensor):
-            attend = find_kernel(q)
-            if attend is not None:
-                attend(q, k, v, scale, out[start:end], plan.bias_by_distance(bias, window, len(q), max(lengths), q))
-                continue
-        mask = plan.masks(AttentionType.ENCODER, bias, window, lengths, lengths, query)[i]
-        by_head = (_heads_first(q), _heads_first(k), _heads_first(v))
-        out[start:end] = _attend(*by_head, scale, mask, softcap=softcap)[0]
-    return out
 
 
 def _attend_decoder(call: AttentionCall, key: Tensor, value: Tensor, cache: Tensor) -> Tensor:

@@ -148,28 +148,22 @@ class TritonBackend(AttentionBackend):
     def forward(self, call: AttentionCall) -> Tensor:
         """See AttentionBackend.forward."""
         plan: TritonPlan = call.metadata.plan
-        query, key, value, scale = call.query, call.key, call.value, call.scale
+        query, scale = call.query, call.scale
         plan.device = query.device
         out = torch.empty(query.shape, dtype=query.dtype, device=query.device)
         table = None if call.bias is None else self._bias_table(call.bias)
         if call.attn_type is AttentionType.ENCODER:
-            assert key is not None
-            assert value is not None
-            rows = (query, key, value, plan.encoder, 1, scale, table)
+            rows = (query, *call.new_keys_and_values, plan.encoder, 1, scale, table)
             GPU_ATTENTION.only(*rows, causal=False, softcap=call.softcap, window=call.window, out=out)
             return out
-        assert call.kv_cache is not None
-        cache = call.kv_cache.flatten(1, 2)  # [keys and values, slots, kv_heads, head_dim]
         causal = call.attn_type is AttentionType.DECODER
         if causal:
-            assert key is not None
-            assert value is not None
-            assert call.metadata.slot_mapping is not None
-            self.write(key, value, call.kv_cache, call.metadata.slot_mapping)
+            assert call.kv_cache is not None
+            self.write(*call.new_keys_and_values, call.kv_cache, call.slots)
         elif call.bias is not None:
             raise NotImplementedError("a bias on cross-attention: no known family has one")
         work = plan.decoder if causal else plan.cross
-        paged = (query, cache[0], cache[1], work, call.metadata.block_size, scale, table)
+        paged = (query, *call.cache, work, call.metadata.block_size, scale, table)
         GPU_ATTENTION.only(*paged, causal=causal, softcap=call.softcap, window=call.window, out=out)
         return out
 

@@ -21,10 +21,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transept.core.attention.backends.base import AttentionBackend, AttentionCall
+from transept.core.attention.backends.base import AttentionCall
 from transept.core.attention.backends.triton import TritonBackend, TritonPlan
 from transept.core.attention.metadata import AttentionMetadata, AttentionType, DecodeTables
-from transept.core.kernels.dispatch import WRITE_CACHE
 
 PAGE = 64  # slots that triton_splitk reads at a time; a block must be a multiple
 HEAD_DIMS = (16, 32, 64, 128, 256)  # of triton_splitk
@@ -111,16 +110,12 @@ class SelfCalls:
     continues: bool
 
 
-class XformersBackend(AttentionBackend):
+class XformersBackend(TritonBackend):
     """Supports fp16 and bf16, with cache blocks of a multiple of 64 slots."""
 
     name = "xformers"
-    replayable = True
-
-    def __init__(self, quantization: str | None = None, *, long_inputs: bool = False) -> None:
-        """See AttentionBackend."""
-        super().__init__(quantization, long_inputs=long_inputs)
-        self.triton = TritonBackend(quantization, long_inputs=long_inputs)
+    cache_dtypes = frozenset()
+    replays_encoders = False
 
     @classmethod
     def reasons_against(cls, device: torch.device, dtype: torch.dtype, head_dim: int, block_size: int) -> list[str]:
@@ -144,28 +139,22 @@ class XformersBackend(AttentionBackend):
         metadata.plan = XformersPlan(metadata, by_triton=True)
         metadata.plan.read(tables)
 
-    def write(self, key: Tensor, value: Tensor, kv_cache: Tensor, slots: Tensor) -> None:
-        """See AttentionBackend.write."""
-        WRITE_CACHE.only(key, value, kv_cache, slots)
-
     def forward(self, call: AttentionCall) -> Tensor:
         """See AttentionBackend.forward."""
         plan: XformersPlan = call.metadata.plan
-        query, key, value, kv_cache, scale = call.query, call.key, call.value, call.kv_cache, call.scale
+        query, kv_cache, scale = call.query, call.kv_cache, call.scale
         plan.device = query.device
         causal = call.attn_type is AttentionType.DECODER
         limited = call.bias is not None or call.softcap is not None or call.window is not None
         if limited or plan.by_triton or (causal and plan.self_calls.continues):
-            return self.triton.forward(call)
+            return super().forward(call)
         if call.attn_type is AttentionType.ENCODER:
-            return _flash(query, key, value, plan.encoder_mask, scale)
+            return _flash(query, *call.new_keys_and_values, plan.encoder_mask, scale)
         assert kv_cache is not None
         if not causal:
             return _split_keys(query, kv_cache, plan.cross_mask, scale)
-        assert key is not None
-        assert value is not None
-        assert call.metadata.slot_mapping is not None
-        self.write(key, value, kv_cache, call.metadata.slot_mapping)
+        key, value = call.new_keys_and_values
+        self.write(key, value, kv_cache, call.slots)
         calls, out = plan.self_calls, torch.empty(query.shape, dtype=query.dtype, device=query.device)
         if calls.decode is not None:
             out[calls.decode_rows] = _split_keys(query[calls.decode_rows], kv_cache, calls.decode, scale)
@@ -214,10 +203,8 @@ def _expanded(key: Tensor, heads: int) -> Tensor:
     return key if key.shape[-2] == heads else key.repeat_interleave(heads // key.shape[-2], dim=-2)
 
 
-def _flash(query: Tensor, key: Tensor | None, value: Tensor | None, mask: Any, scale: float) -> Tensor:
+def _flash(query: Tensor, key: Tensor, value: Tensor, mask: Any, scale: float) -> Tensor:
     """Compute flash attention of flattened sequences. query, key, value: [tokens, heads, dim]."""
-    assert key is not None
-    assert value is not None
     flash = importlib.import_module("xformers.ops.fmha.flash")
     key, value = _expanded(key, query.shape[1]), _expanded(value, query.shape[1])
     out: Tensor = flash.FwOp.apply(_inputs(query, key, value, mask, scale), False)[0]

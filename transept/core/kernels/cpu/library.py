@@ -62,11 +62,16 @@ class KernelFunction:
         return self._call(*arguments)
 
 
+def pointer(tensor: Tensor | None) -> int | None:
+    """Return the address of a tensor's first element, as kernels take it; None for None."""
+    return None if tensor is None else tensor.data_ptr()
+
+
 @cache
 def library() -> ctypes.CDLL:
     """Return the library of `level()`.
 
-    Raises KernelsNotBuiltError where it is missing, or in a checkout is that of other sources.
+    Raises KernelsNotBuiltError if it is missing, or was built from other sources than a checkout's.
     """
     return _load(level())
 
@@ -86,7 +91,7 @@ def capabilities() -> frozenset[str]:
 
 
 def levels() -> list[str]:
-    """Return those of LEVELS that the processor runs. Only `level` requests permission, for the level it chooses."""
+    """Return the names in LEVELS that the processor runs. Only `level` requests permission."""
     return [isa.name for isa in instruction_sets(_portable())]
 
 

@@ -35,13 +35,13 @@ def has(feature: Feature, portable: ctypes.CDLL) -> bool:
 
 
 def permits(isa: Isa, portable: ctypes.CDLL) -> bool:
-    """Ask the system for what an instruction set needs, and return True if the process may use it from now on."""
+    """Request an instruction set's permission from the system, and return True if the process may now use it."""
     return isa.permission is None or portable.transept_ask_permission(isa.permission) == 0
 
 
 @cache
 def _listed_features() -> frozenset[str]:
-    """The names that Linux lists: of flags on x86-64, of features on 64-bit Arm."""
+    """Return the names that Linux lists: flags on x86-64, features on 64-bit Arm."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             name, _, listed = line.partition(":")

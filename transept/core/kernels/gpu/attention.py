@@ -9,19 +9,19 @@ import torch
 from torch import Tensor
 
 QUERIES = 64  # of a tile in attend_tiles
-PIECE = 512  # keys that one program of attend_pieces reads: few queries make many programs
-MANY_PROGRAMS = 256  # that keep a GPU's multiprocessors busy; where queries and heads alone make as many, a program
-LONG_PIECE = 2048  # reads so many keys
-TILE_KEYS = 32  # of them that it reads at a time, of one head or of two together
+PIECE = 512  # keys that a program of attend_pieces reads with few queries
+MANY_PROGRAMS = 256  # enough to occupy a GPU; if queries and heads alone make as many, programs read LONG_PIECE keys
+LONG_PIECE = 2048
+TILE_KEYS = 32  # keys that a program reads at a time, of one head or two
 _NO_BIAS, _BY_DISTANCE, _DENSE = 0, 1, 2  # forms of bias
 
 
 @dataclass(frozen=True)
 class Work:
-    """What the kernels do in one kind of attention, for every layer of a step. All tensors are int32.
+    """The kernels' work in one type of attention, for every layer of a step. All tensors are int32.
 
-    query_start: [sequences + 1]. lengths: [sequences], of keys. tables: [sequences, most blocks], None where keys lie
-    in rows as queries do. pairs: [queries, 2], row and sequence of each query of a sequence with few of them. tiles:
+    query_start: [sequences + 1]. lengths: [sequences], of keys. tables: [sequences, most blocks], None if keys
+    are rows like queries. pairs: [queries, 2], row and sequence of each query of a sequence with few of them. tiles:
     [tiles, 2], sequence and first query of each tile of the others. most_keys: of a sequence in pairs.
     """
 
@@ -56,7 +56,7 @@ def attend_flattened(
     form = _NO_BIAS if bias is None else _BY_DISTANCE if bias.dim() == 2 else _DENSE
     if bias is not None and bias.stride(-1) != 1:
         bias = bias.contiguous()
-    tables = work.lengths if work.tables is None else work.tables  # read by no program where keys lie in rows
+    tables = work.lengths if work.tables is None else work.tables  # without tables, no program reads it
     strides = [stride for each in (query, keys, values, out) for stride in each.stride()[:2]]
     strides.append(tables.stride(0))
     strides += [0, 0] if bias is None else [bias.stride(0), bias.stride(1) if bias.dim() == 3 else 0]
@@ -114,15 +114,15 @@ def attend_flattened(
 
 
 def in_interpreter() -> bool:
-    """Whether Triton's kernels run in its interpreter, on tensors of any device."""
+    """Return True if Triton's kernels run in its interpreter, on tensors of any device."""
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def _tile(dtype: torch.dtype, padded_dim: int) -> tuple[int, int, int]:
-    """How many keys a tile of attend_tiles has, how many warps compute it and how many tiles are loaded meanwhile.
+    """Return the keys of a tile of attend_tiles, its warps, and the number of pipeline stages.
 
-    As many as registers and shared memory hold. float32 is multiplied without tensor cores, for which each thread needs
-    whole rows there.
+    The largest that fit registers and shared memory. float32 is multiplied without tensor cores, and each thread then
+    needs whole rows.
     """
     keys, warps = 64 if padded_dim <= 64 else 32, 4 if padded_dim <= 128 else 8
     if dtype is torch.float32:

@@ -23,10 +23,10 @@ def add_and_normalize(
     WEIGHT_OFFSET: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """The norm of x + y, rows of `size` numbers that lie one after the other; a program a row.
+    """Compute the norm of x + y, contiguous rows of `size` numbers; one program for each row.
 
-    addend: added to the sum before that is kept, and not to what the norm is of. The sum is rounded to total_out's
-    dtype, what follows is float32. Without a mean to subtract it is rounded to normed_out's before the weight
+    addend: added to the stored sum, but not to the norm's input. The sum is rounded to total_out's dtype; later
+    operations are in float32. Without a mean to subtract it is rounded to normed_out's before the weight
     multiplies it, or afterwards where WEIGHT_OFFSET is added to the weight, as in RMSNorm. COLUMNS: `size` or more, a
     power of 2.
     """

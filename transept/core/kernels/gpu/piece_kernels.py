@@ -50,7 +50,7 @@ def attend_pieces(
     """Attention of one query and HEADS heads over PIECE keys of its sequence.
 
     The grid is (heads / HEADS, queries, pieces): neighbours in it read neighbouring heads of the same slots. Each of
-    KEYS lanes of a head has a softmax of its own over every KEYS-th key, so that threads wait for one another only when
+    KEYS lanes of a head has a separate softmax over every KEYS-th key, so that threads wait for one another only when
     the lanes are put together at the end.
 
     pairs: int32 [queries, 2], each query's row and its sequence, of which it sees every key, or the last WINDOW.
@@ -131,7 +131,7 @@ def join_pieces(
     PIECE: tl.constexpr,
     WINDOW: tl.constexpr,
 ):
-    """One softmax from those of attend_pieces' pieces in the window; the grid is (queries, heads)."""
+    """Join the softmax of attend_pieces' pieces in the window; the grid is (queries, heads)."""
     index = tl.program_id(0)
     head = tl.program_id(1)
     row = tl.load(pairs + 2 * index).to(tl.int64)

@@ -1,4 +1,4 @@
-"""Weights in 8 bits on a GPU, and PyTorch's own products with them, for which activations are rounded to 8 bits, too.
+"""Weights in 8 bits on a GPU, and PyTorch's own products with them, for which activations are also rounded.
 
 Each row is rounded by its largest number, and has a scale.
 """
@@ -29,38 +29,38 @@ class RoundedRows:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the values."""
+        """Dtype of the values."""
         return self.values.dtype
 
     @property
     def num_inputs(self) -> int:
-        """Of the weight."""
+        """Inputs of the weight."""
         return self.values.shape[1]
 
     def outputs(self, first: int, stop: int) -> RoundedRows:
-        """Some of the outputs, from a multiple of ALIGNED on, in the same memory."""
+        """Return some of the outputs, from a multiple of ALIGNED on, in the same memory."""
         chosen = slice(first, -(-stop // ALIGNED) * ALIGNED)
         return RoundedRows(self.values[chosen], self.scales[chosen], stop - first, self.x_dtype)
 
     def rows(self, indices: Tensor, table: Tensor | None = None, places: Tensor | None = None) -> Tensor:
-        """Some rows of the weight, [indices, in] in the dtype of activations, with rows of a table [size, in] added."""
+        """Return rows of the weight, [indices, in] in the dtype of activations, plus rows of a table [size, in]."""
         values = self.values.view(torch.uint8)[indices].view(self.dtype)  # not every PyTorch copies fp8 by index
         rows = (values.float() * self.scales[indices][:, None]).to(self.x_dtype)
         return rows if table is None or places is None else rows + table[places]
 
 
 def round_to_int8(weight: Tensor) -> RoundedRows:
-    """weight: [out, in] in the dtype of activations."""
+    """Round a weight [out, in] in the dtype of activations."""
     return _rounded_rows(weight, torch.int8)
 
 
 def round_to_fp8(weight: Tensor) -> RoundedRows:
-    """weight: [out, in] in the dtype of activations."""
+    """Round a weight [out, in] in the dtype of activations."""
     return _rounded_rows(weight, torch.float8_e4m3fn)
 
 
 def int8_product(x: Tensor, weight: RoundedRows, bias: Tensor | None) -> Tensor:
-    """``x @ weight.T + bias``, [rows, out] in x's dtype; the sums are integers."""
+    """Return ``x @ weight.T + bias``, [rows, out] in x's dtype; the sums are integers."""
     num_rows, (rounded, x_scales) = len(x), round_activations(x, torch.int8)
     if num_rows < FEWEST_ROWS:
         rounded = torch.cat([rounded, rounded.new_zeros(FEWEST_ROWS - num_rows, x.shape[1])])
@@ -69,7 +69,7 @@ def int8_product(x: Tensor, weight: RoundedRows, bias: Tensor | None) -> Tensor:
 
 
 def fp8_product(x: Tensor, weight: RoundedRows, bias: Tensor | None) -> Tensor:
-    """The same in fp8 (e4m3), whose results are bfloat16."""
+    """Return the product in fp8 (e4m3), whose results are bfloat16."""
     rounded, x_scales = round_activations(x, torch.float8_e4m3fn)
     fuses = x.dtype is torch.bfloat16 and weight.num_outputs == len(weight.values)  # a bias, before anything is rounded
     product = torch._scaled_mm(
@@ -85,14 +85,14 @@ def fp8_product(x: Tensor, weight: RoundedRows, bias: Tensor | None) -> Tensor:
 
 
 def round_activations(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Each row of [rows, in] by its largest number: values like x in 8 bits, and float32 [rows] scales."""
+    """Round each row of [rows, in] by its largest number. Returns 8-bit values, and float32 [rows] scales."""
     if not x.is_cuda or find_spec("triton") is None:
         return rounded_by_operators(x, dtype)
     return round_in_one_kernel(x, dtype)
 
 
 def round_in_one_kernel(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """As `round_activations`, reading and writing each row once."""
+    """Compute `round_activations` by a kernel that reads and writes each row once."""
     from transept.core.kernels.gpu.rounding_kernel import round_rows
 
     x = x if x.stride(1) == 1 else x.contiguous()
@@ -125,7 +125,7 @@ def _rounded_rows(weight: Tensor, dtype: torch.dtype) -> RoundedRows:
 
 
 def rounded_by_operators(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """As `round_activations`, by PyTorch's operators."""
+    """Compute `round_activations` by PyTorch's operators."""
     largest = LARGEST[dtype]
     scales = x.abs().amax(1).float() / largest
     steps = scales.clamp(min=torch.finfo(torch.float32).tiny)

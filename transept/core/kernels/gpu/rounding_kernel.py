@@ -4,7 +4,7 @@ import triton
 import triton.language as tl
 
 LEAST_SCALE = tl.constexpr(1.1754943508222875e-38)  # the smallest normal float32, for the scale of a row of zeros
-ROUNDER = tl.constexpr(12582912.0)  # 1.5 · 2**23: a float32 loses what is behind the point by it, halves to the even
+ROUNDER = tl.constexpr(12582912.0)  # 1.5 · 2**23: adding it rounds a float32 to an integer, halves to even
 
 
 @triton.jit
@@ -18,10 +18,10 @@ def round_rows(
     INTEGERS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Each row by its largest number, which becomes LARGEST; a program a row.
+    """Round each row by its largest number, which becomes LARGEST; one program for each row.
 
     x: [rows, size], whose rows are x_row numbers apart. values: int8 or fp8 [rows, size]. scales: float32 [rows].
-    INTEGERS: whether values are rounded to integers. COLUMNS: `size` or more, a power of 2.
+    INTEGERS: True to round values to integers. COLUMNS: `size` or more, a power of 2.
     """
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, COLUMNS)

@@ -1,6 +1,6 @@
-"""Triton functions that the kernels of attention share: where keys lie, and what is added to scores or bounds them.
+"""Triton functions of both attention kernels: cache slots, biases, windows and soft caps.
 
-SOFTCAP: scaled scores become SOFTCAP · tanh(scores / SOFTCAP) before a bias is added; 0: they stay as they are. WINDOW:
+SOFTCAP: scaled scores become SOFTCAP · tanh(scores / SOFTCAP) before a bias is added; 0: no cap. WINDOW:
 number of keys that a causal query sees, its own the last of them, or the distance on either side within which another
 query sees keys; 0: any number.
 """
@@ -11,7 +11,7 @@ import triton.language as tl
 LOG2_E = tl.constexpr(1.4426950408889634)  # exp(x) is exp2(x · LOG2_E), which is one instruction
 LOWEST = tl.constexpr(-1e38)  # below every score, and finite: its difference to itself is a number
 
-# What would be compiled anew for some of its values, in the midst of serving, and is as fast in general.
+# Arguments without specialised kernels: they would be compiled while serving, and are not faster.
 ANY = {
     "do_not_specialize": ["table_row", "num_pieces"],
     "do_not_specialize_on_alignment": ["pairs", "tiles", "query_start", "lengths", "tables"],
@@ -20,14 +20,14 @@ ANY = {
 
 @triton.jit
 def cache_slots(columns, seen, table, BLOCK_SIZE: tl.constexpr):
-    """Where the keys of some columns lie in the cache, int64."""
+    """Return the cache slots of some columns' keys, int64."""
     blocks = tl.load(table + columns // BLOCK_SIZE, mask=seen, other=0).to(tl.int64)
     return blocks * BLOCK_SIZE + columns % BLOCK_SIZE
 
 
 @triton.jit
 def bias_of(bias, positions, columns, mask, bias_row, FARTHEST: tl.constexpr, BIAS: tl.constexpr):
-    """The biases of keys at columns for queries at positions, which broadcast against each other.
+    """Return the biases of keys at columns for queries at positions, which broadcast.
 
     bias: of one head, by distance from -FARTHEST to FARTHEST, beyond which it stays the same, or by both positions.
     """
@@ -39,13 +39,13 @@ def bias_of(bias, positions, columns, mask, bias_row, FARTHEST: tl.constexpr, BI
 
 @triton.jit
 def first_in_window(position, CAUSAL: tl.constexpr, WINDOW: tl.constexpr):
-    """The first key that a query at a position sees, below 0 where its window begins before the sequence."""
+    """Return the first key in a query's window; negative if the window begins before the sequence."""
     return position - WINDOW + 1 if CAUSAL else position - WINDOW
 
 
 @triton.jit
 def capped(scores, SOFTCAP: tl.constexpr):
-    """SOFTCAP · tanh(scores / SOFTCAP), of scores times LOG2_E, as is the result."""
+    """Return SOFTCAP · tanh(scores / SOFTCAP). Scores and the result are multiplied by LOG2_E."""
     # tanh(x) = 1 - 2 / (1 + exp(2x)): at infinity as well
     cap = SOFTCAP * LOG2_E
     return cap - 2.0 * cap / (1.0 + tl.exp2(scores * (2.0 / SOFTCAP)))

@@ -1,6 +1,6 @@
 """Triton kernel of attention by tiles of queries, with keys in a row or in a paged cache.
 
-Launched by `transept.core.kernels.gpu.attention`. Sums and the softmax are float32 whatever the inputs are. A
+Launched by `transept.core.kernels.gpu.attention`. Sums and the softmax are float32 for all dtypes. A
 sequence's result depends on that sequence alone: its tiles begin at its own first query and key. A key whose bias is
 minus infinity has no weight; a query that sees no key gets zeros.
 
@@ -13,91 +13,6 @@ import triton
 import triton.language as tl
 
 from transept.core.kernels.gpu.scores import ANY, LOG2_E, bias_of, cache_slots, capped, first_in_window
-
-
-@triton.jit
-def _attend_keys(
-    top,
-    total,
-    sums,
-    q,
-    keys,
-    values,
-    key,
-    length,
-    table,
-    bias,
-    positions,
-    real,
-    key_row,
-    value_row,
-    bias_row,
-    scale,
-    DIM: tl.constexpr,
-    PADDED_DIM: tl.constexpr,
-    BLOCK_SIZE: tl.constexpr,
-    KEYS: tl.constexpr,
-    PAGED: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    BIAS: tl.constexpr,
-    FARTHEST: tl.constexpr,
-    SOFTCAP: tl.constexpr,
-    WINDOW: tl.constexpr,
-    SOME_HIDDEN: tl.constexpr,
-):
-    """A tile's highest scores, sums of weights and weighted sums of values, with KEYS more keys in them.
-
-    keys, values: of the head, and where keys lie in rows, of the sequence. SOME_HIDDEN: some of these keys are beyond
-    the sequence, beyond a query, or outside of its window. scale: see attend_tiles, times LOG2_E.
-    """
-    columns = key + tl.arange(0, KEYS)
-    seen = columns < length
-    dims = tl.arange(0, PADDED_DIM)
-    slots = columns
-    if PAGED:
-        slots = cache_slots(columns, seen, table, BLOCK_SIZE)
-    k_at = keys + slots[None, :] * key_row + dims[:, None]
-    v_at = values + slots[:, None] * value_row + dims[None, :]
-    if SOME_HIDDEN or DIM != PADDED_DIM:
-        whole = dims < DIM
-        k = tl.load(k_at, mask=seen[None, :] & whole[:, None], other=0.0)
-        v = tl.load(v_at, mask=seen[:, None] & whole[None, :], other=0.0)
-    else:
-        k = tl.load(k_at)
-        v = tl.load(v_at)
-    # The bias is what the product starts from: after it, Triton would compute the softmax in two layouts. With a soft
-    # cap it has to come after.
-    start = tl.zeros([q.shape[0], KEYS], tl.float32)
-    added = start
-    if BIAS != 0:
-        mask = real[:, None] & seen[None, :]
-        added = bias_of(bias, positions[:, None], columns[None, :], mask, bias_row, FARTHEST, BIAS)
-        if SOFTCAP == 0:
-            start = added * (LOG2_E / scale)
-    scores = tl.dot(q, k.to(q.dtype), start, input_precision="ieee")
-    if SOFTCAP != 0:
-        scores = capped(scores * scale, SOFTCAP)
-        if BIAS != 0:
-            scores += added * LOG2_E
-        scale = 1.0
-    if SOME_HIDDEN:
-        visible = seen[None, :]
-        if CAUSAL:
-            visible = visible & (columns[None, :] <= positions[:, None])
-        if WINDOW != 0:
-            visible = visible & (columns[None, :] >= first_in_window(positions, CAUSAL, WINDOW)[:, None])
-            if not CAUSAL:
-                visible = visible & (columns[None, :] <= positions[:, None] + WINDOW)
-        scores = tl.where(visible, scores, float("-inf"))
-    higher = tl.maximum(top, tl.max(scores, 1) * scale)
-    base = higher
-    if BIAS != 0 or WINDOW != 0:
-        base = tl.where(higher == float("-inf"), 0.0, higher)  # where every key so far is hidden
-    weights = tl.exp2(scores * scale - base[:, None])
-    shrink = tl.exp2(top - base)
-    total = total * shrink + tl.sum(weights, 1)
-    sums = tl.dot(weights.to(q.dtype), v.to(q.dtype), sums * shrink[:, None], input_precision="ieee")
-    return higher, total, sums
 
 
 @triton.jit(**ANY)
@@ -141,8 +56,7 @@ def attend_tiles(
     """Attention of QUERIES queries of one sequence and head over all its keys; the grid is (tiles, heads).
 
     tiles: int32 [tiles, 2], each with its sequence and its first query there. GROUP: query heads of a key head.
-    STAGES: of loads on their way; with one, all keys are taken as those of which some are hidden. UPCAST: widen what is
-    multiplied to float32 first.
+    STAGES: of pipelined loads; with one, all tiles of keys are masked. UPCAST: convert operands of products to float32.
     """
     tile = tl.program_id(0)
     head = tl.program_id(1)
@@ -164,7 +78,7 @@ def attend_tiles(
     )
     if UPCAST:
         q = q.to(tl.float32)
-    if not PAGED:  # keys in a row lie as their queries do
+    if not PAGED:  # keys are rows like their queries
         keys += begin.to(tl.int64) * key_row
         values += begin.to(tl.int64) * value_row
     keys += head // GROUP * key_head
@@ -193,35 +107,53 @@ def attend_tiles(
         first_key = start if part == 0 else from_all if part == 1 else middle
         last_key = tl.minimum(from_all, stop) if part == 0 else middle if part == 1 else stop
         for key in tl.range(first_key, last_key, KEYS, num_stages=STAGES if part == 1 else 1):
-            top, total, sums = _attend_keys(
-                top,
-                total,
-                sums,
-                q,
-                keys,
-                values,
-                key,
-                length,
-                table,
-                own_bias,
-                positions,
-                real,
-                key_row,
-                value_row,
-                bias_row,
-                scale * LOG2_E,
-                DIM,
-                PADDED_DIM,
-                BLOCK_SIZE,
-                KEYS,
-                PAGED,
-                CAUSAL,
-                BIAS,
-                FARTHEST,
-                SOFTCAP,
-                WINDOW,
-                part != 1,
-            )
+            columns = key + tl.arange(0, KEYS)
+            seen = columns < length
+            slots = columns
+            if PAGED:
+                slots = cache_slots(columns, seen, table, BLOCK_SIZE)
+            k_at = keys + slots[None, :] * key_row + dims[:, None]
+            v_at = values + slots[:, None] * value_row + dims[None, :]
+            if part != 1 or DIM != PADDED_DIM:
+                k = tl.load(k_at, mask=seen[None, :] & whole[:, None], other=0.0)
+                v = tl.load(v_at, mask=seen[:, None] & whole[None, :], other=0.0)
+            else:
+                k = tl.load(k_at)
+                v = tl.load(v_at)
+            # The product starts from the bias: added afterwards, it would make Triton compute the softmax in two
+            # layouts. A soft cap comes before the bias.
+            factor = scale * LOG2_E
+            initial = tl.zeros([QUERIES, KEYS], tl.float32)
+            added = initial
+            if BIAS != 0:
+                mask = real[:, None] & seen[None, :]
+                added = bias_of(own_bias, positions[:, None], columns[None, :], mask, bias_row, FARTHEST, BIAS)
+                if SOFTCAP == 0:
+                    initial = added * (LOG2_E / factor)
+            scores = tl.dot(q, k.to(q.dtype), initial, input_precision="ieee")
+            if SOFTCAP != 0:
+                scores = capped(scores * factor, SOFTCAP)
+                if BIAS != 0:
+                    scores += added * LOG2_E
+                factor = 1.0
+            if part != 1:
+                visible = seen[None, :]
+                if CAUSAL:
+                    visible = visible & (columns[None, :] <= positions[:, None])
+                if WINDOW != 0:
+                    visible = visible & (columns[None, :] >= first_in_window(positions, CAUSAL, WINDOW)[:, None])
+                    if not CAUSAL:
+                        visible = visible & (columns[None, :] <= positions[:, None] + WINDOW)
+                scores = tl.where(visible, scores, float("-inf"))
+            higher = tl.maximum(top, tl.max(scores, 1) * factor)
+            base = higher
+            if BIAS != 0 or WINDOW != 0:
+                base = tl.where(higher == float("-inf"), 0.0, higher)  # if every key so far is masked
+            weights = tl.exp2(scores * factor - base[:, None])
+            shrink = tl.exp2(top - base)
+            total = total * shrink + tl.sum(weights, 1)
+            sums = tl.dot(weights.to(q.dtype), v.to(q.dtype), sums * shrink[:, None], input_precision="ieee")
+            top = higher
     tl.store(
         out + rows[:, None] * out_row + head * out_head + dims[None, :],
         (sums / tl.where(total == 0.0, 1.0, total)[:, None]).to(out.dtype.element_ty),

@@ -13,14 +13,9 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from transept.core.kernels.cpu.library import Float, Int, KernelFunction, Pointer
+from transept.core.kernels.cpu.library import Float, Int, KernelFunction, Pointer, pointer
 
 MOST_TOKENS_ROUNDED = 1 << 16  # of more, a query's weights would have too few steps
-
-_attend = KernelFunction("transept_attend_sequence", Pointer, Float)
-_attend_in_int16 = KernelFunction("transept_attend_sequence_in_int16", Pointer, Float)
-_attend_in_int8 = KernelFunction("transept_attend_sequence_in_int8", Pointer, Float)
-_attend_in_bfloat16 = KernelFunction("transept_attend_sequence_in_bfloat16", Pointer, Float)
 
 
 class _Sequence(ctypes.Structure):
@@ -33,69 +28,47 @@ class _Sequence(ctypes.Structure):
     )
 
 
-def attend_sequence(
-    query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor, bias: Tensor | None = None
-) -> None:
-    """Write the attention of one sequence to out, which is contiguous.
+class EncoderAttention:
+    """Attention by a compiled function. most_tokens: longest sequence that it supports; None: any length."""
 
-    query, out: [tokens, heads, dim]. key, value: [tokens, kv_heads, dim]. bias: added to scaled scores, [heads or 1,
-    2 * tokens - 1]; the column is tokens - 1 plus the query's position minus the key's. All are float32 on the CPU.
-    Raises IndexError for other shapes.
-    """
-    _run(_attend, query, key, value, scale, out, bias)
+    def __init__(self, kernel: Callable[..., int], most_tokens: int | None = None) -> None:
+        self._kernel, self._most_tokens = kernel, most_tokens
+
+    def __call__(
+        self, query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor, bias: Tensor | None = None
+    ) -> None:
+        """Write the attention of one sequence to out, which is contiguous.
+
+        query, out: [tokens, heads, dim]. key, value: [tokens, kv_heads, dim]. bias: added to scaled scores, [heads or
+        1, 2 * tokens - 1]; the column is tokens - 1 plus the query's position minus the key's. All are float32 on the
+        CPU. Raises IndexError for other shapes, and for more tokens than the kernel supports.
+        """
+        tokens, heads, dim = query.shape
+        if self._most_tokens is not None and tokens > self._most_tokens:
+            raise IndexError(f"a sequence of {tokens} tokens is longer than {self._most_tokens}")
+        expected = (tokens, key.shape[1], dim)
+        fits = query.shape == out.shape and key.shape == expected and value.shape == expected and out.is_contiguous()
+        if not fits or heads % key.shape[1] or not dim:
+            shapes = ", ".join(str([*each.shape]) for each in (query, key, value, out))
+            raise IndexError(f"queries, keys, values and output of one sequence do not belong together: {shapes}")
+        if bias is not None and (bias.dim() != 2 or len(bias) not in (1, heads) or bias.shape[1] != 2 * tokens - 1):
+            raise IndexError(f"a bias of {[*bias.shape]} does not belong to {tokens} tokens and {heads} heads")
+        if not tokens:
+            return
+        if bias is not None and bias.stride(1) != 1:
+            bias = bias.contiguous()
+        parts = [each if each.stride()[1:] == (dim, 1) else each.contiguous() for each in (query, key, value)]
+        sequence = _Sequence(
+            *(pointer(part) for part in (*parts, out, bias)),
+            *(part.stride(0) for part in parts),
+            0 if bias is None or len(bias) == 1 else bias.stride(0),
+            *(tokens, heads, key.shape[1], dim),
+        )
+        self._kernel(ctypes.addressof(sequence), scale)
 
 
-def attend_in_int16(
-    query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor, bias: Tensor | None = None
-) -> None:
-    """The same, with integers of 16 bits. Also raises IndexError for more than MOST_TOKENS_ROUNDED tokens."""
-    if len(query) > MOST_TOKENS_ROUNDED:
-        raise IndexError(f"a sequence of {len(query)} tokens is longer than {MOST_TOKENS_ROUNDED}")
-    _run(_attend_in_int16, query, key, value, scale, out, bias)
-
-
-def attend_in_int8(
-    query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor, bias: Tensor | None = None
-) -> None:
-    """The same, with integers of 8 bits, for any number of tokens."""
-    _run(_attend_in_int8, query, key, value, scale, out, bias)
-
-
-def attend_in_bfloat16(
-    query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor, bias: Tensor | None = None
-) -> None:
-    """The same, with queries, keys, values and weights rounded to bfloat16."""
-    _run(_attend_in_bfloat16, query, key, value, scale, out, bias)
-
-
-def _run(
-    kernel: Callable[..., int],
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    scale: float,
-    out: Tensor,
-    bias: Tensor | None,
-) -> None:
-    tokens, heads, dim = query.shape
-    expected = (tokens, key.shape[1], dim)
-    fits = query.shape == out.shape and key.shape == expected and value.shape == expected and out.is_contiguous()
-    if not fits or heads % key.shape[1] or not dim:
-        shapes = ", ".join(str([*each.shape]) for each in (query, key, value, out))
-        raise IndexError(f"queries, keys, values and output of one sequence do not belong together: {shapes}")
-    if bias is not None and (bias.dim() != 2 or bias.shape[0] not in (1, heads) or bias.shape[1] != 2 * tokens - 1):
-        raise IndexError(f"a bias of {[*bias.shape]} does not belong to {tokens} tokens and {heads} heads")
-    if not tokens:
-        return
-    if bias is not None and bias.stride(1) != 1:
-        bias = bias.contiguous()
-    parts = [each if each.stride()[1:] == (dim, 1) else each.contiguous() for each in (query, key, value)]
-    sequence = _Sequence(
-        *(part.data_ptr() for part in parts),
-        out.data_ptr(),
-        None if bias is None else bias.data_ptr(),
-        *(part.stride(0) for part in parts),
-        0 if bias is None or len(bias) == 1 else bias.stride(0),
-        *(tokens, heads, key.shape[1], dim),
-    )
-    kernel(ctypes.addressof(sequence), scale)
+_TYPES = (Pointer, Float)
+attend_sequence = EncoderAttention(KernelFunction("transept_attend_sequence", *_TYPES))
+attend_in_int16 = EncoderAttention(KernelFunction("transept_attend_sequence_in_int16", *_TYPES), MOST_TOKENS_ROUNDED)
+attend_in_int8 = EncoderAttention(KernelFunction("transept_attend_sequence_in_int8", *_TYPES))
+attend_in_bfloat16 = EncoderAttention(KernelFunction("transept_attend_sequence_in_bfloat16", *_TYPES))

@@ -13,7 +13,7 @@ _copy_rows = KernelFunction("transept_copy_rows", Pointer, Int, Int, Int, Int, P
 
 
 class KVCacheStruct(ctypes.Structure):
-    """As in attention/kv_cache.h. Raises IndexError for a tensor that is no cache."""
+    """KVCache of attention/kv_cache.h. Raises IndexError for a tensor of another shape or dtype."""
 
     _fields_ = (
         ("data", Pointer),

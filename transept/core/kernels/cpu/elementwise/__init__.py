@@ -1,1 +1,1 @@
-"""What is done to rows between products, and to logits."""
+"""Operations on rows between products, and on logits."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from transept.core.kernels.cpu.library import Float, Int, KernelFunction, Pointer
+from transept.core.kernels.cpu.library import Float, Int, KernelFunction, Pointer, pointer
 
 _add_and_norm = KernelFunction("transept_add_and_norm", *[Pointer] * 5, Float, Int, Int, Pointer, Pointer)
 
@@ -22,7 +22,7 @@ def add_and_norm(
     keep_total: bool,
     addend: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """As on a GPU (kernels/gpu/norm.py), in float32; a layer norm has a bias. Raises IndexError for other shapes."""
+    """Compute kernels/gpu/norm.py in float32. A layer norm has a bias. Raises IndexError for other shapes."""
     rows, size = x.shape
     others = (weight, bias, addend)
     given = [part for part in (x, y, *others) if part is not None]
@@ -34,20 +34,9 @@ def add_and_norm(
         raise ValueError("a layer norm has a bias here, and an RMS norm has none")
     if weight_offset:
         weight = weight + weight_offset
-    x, y, weight = x.contiguous(), None if y is None else y.contiguous(), weight.contiguous()
-    bias, addend = None if bias is None else bias.contiguous(), None if addend is None else addend.contiguous()
+    parts = [None if part is None else part.contiguous() for part in (x, y, addend, weight, bias)]
     total = torch.empty(rows if keep_total else 0, size, dtype=torch.float32)
     normed = torch.empty(rows, size, dtype=torch.float32)
-    _add_and_norm(
-        x.data_ptr(),
-        None if y is None else y.data_ptr(),
-        None if addend is None else addend.data_ptr(),
-        weight.data_ptr(),
-        None if bias is None else bias.data_ptr(),
-        eps,
-        rows,
-        size,
-        total.data_ptr() if keep_total else None,
-        normed.data_ptr(),
-    )
+    addresses = map(pointer, parts)
+    _add_and_norm(*addresses, eps, rows, size, pointer(total if keep_total else None), normed.data_ptr())
     return total, normed

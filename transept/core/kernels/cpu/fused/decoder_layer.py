@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import is_
 
 import torch
@@ -19,7 +18,7 @@ from transept.core.kernels.activations import ACTIVATIONS
 from transept.core.kernels.cpu.attention.kv_cache import KVCacheStruct
 from transept.core.kernels.cpu.attention.paged_attention import NO_BIAS, BiasStruct, DistanceBias, PagedWork, WorkStruct
 from transept.core.kernels.cpu.gemm.panels import WeightPanels
-from transept.core.kernels.cpu.library import Float, Int, KernelFunction, Pointer
+from transept.core.kernels.cpu.library import Float, Int, KernelFunction, Pointer, pointer
 
 _decoder_layers = KernelFunction("transept_decoder_layers", Pointer, Int, Int, Pointer, Int, *[Pointer] * 4)
 
@@ -61,26 +60,31 @@ class DecodeStep:
         self._checked = sizes
 
 
-@dataclass(frozen=True)
-class Projection:
-    """A packed weight [out, in] and its bias [out], None for none."""
-
-    weight: WeightPanels
-    bias: Tensor | None
-
-
-@dataclass(frozen=True)
-class Norm:
-    """A norm's weight [hidden] and bias, None for an RMS norm."""
-
-    weight: Tensor
-    bias: Tensor | None
-
-
-class _Pair(ctypes.Structure):
+class PartStruct(ctypes.Structure):
     """Linear and Norm of fused/decoder_layer.cpp."""
 
     _fields_ = (("weight", Pointer), ("bias", Pointer))
+
+
+class Projection:
+    """A packed weight [out, in] and its bias [out], None for none. struct: as the kernel reads them."""
+
+    def __init__(self, weight: WeightPanels, bias: Tensor | None) -> None:
+        self.weight, self.bias = weight, None if bias is None else bias.detach().contiguous()
+        self.struct = PartStruct(weight.address, pointer(self.bias))
+
+
+class Norm:
+    """A norm's weight [hidden] and bias, None for an RMS norm. struct: as the kernel reads them."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.weight = weight.detach().contiguous()
+        self.bias = None if bias is None else bias.detach().contiguous()
+        self.struct = PartStruct(self.weight.data_ptr(), pointer(self.bias))
+
+    def fits(self, hidden: int) -> bool:
+        """Return True if the norm is for hidden states of this width."""
+        return len(self.weight) == hidden and (self.bias is None or len(self.bias) == hidden)
 
 
 _PARTS = (
@@ -93,14 +97,14 @@ _PARTS = (
 class _LastNormStruct(ctypes.Structure):
     """LastNorm of fused/decoder_layer.cpp."""
 
-    _fields_ = (("norm", _Pair), ("epsilon", Float))
+    _fields_ = (("norm", PartStruct), ("epsilon", Float))
 
 
 class _LayerStruct(ctypes.Structure):
     """DecoderLayer of fused/decoder_layer.cpp."""
 
     _fields_ = (
-        *((name, _Pair) for name in _PARTS),
+        *((name, PartStruct) for name in _PARTS),
         ("self_scale", Float),
         ("cross_scale", Float),
         ("epsilon", Float),
@@ -149,12 +153,12 @@ class DecoderLayerKernel:
             if not fits or (bias is not None and len(bias) != num_out):
                 found = [weight.num_outputs, weight.num_inputs]
                 raise IndexError(f"a weight of a decoder layer is {found} instead of {[num_out, num_in]}")
-        if any(len(part) != hidden for norm in (self_norm, cross_norm, ffn_norm) for part in _tensors(norm)):
+        if not all(norm.fits(hidden) for norm in (self_norm, cross_norm, ffn_norm)):
             raise IndexError(f"a norm of a decoder layer is not {hidden} wide")
         parts = (self_norm, qkv, self_out, cross_norm, query, cross_out, ffn_norm, fc1, gate, fc2)
-        self._kept = [_contiguous(part) for part in parts]  # what the kernel reads
+        self._kept = parts  # the kernel reads their memory
         self._struct = _LayerStruct(
-            *(_pair(part) for part in self._kept),
+            *(PartStruct() if part is None else part.struct for part in parts),
             *(self_scale, cross_scale, epsilon, pre_norm, ACTIVATIONS[activation].number),
         )
         self.address = ctypes.addressof(self._struct)
@@ -179,12 +183,11 @@ class DecoderLayersKernel:
     """
 
     def __init__(self, layers: Sequence[DecoderLayerKernel], norm: Norm | None = None, epsilon: float = 0.0) -> None:
-        self._layers = layers
-        self._norm, self._norm_address = _contiguous(norm), None  # what the kernel reads
+        self._layers, self._norm, self._norm_address = layers, norm, None  # the kernel reads the norm's memory
         if norm is not None:
-            if any(len(part) != layers[-1].hidden for part in _tensors(norm)):
+            if not norm.fits(layers[-1].hidden):
                 raise IndexError(f"the last norm is {len(norm.weight)} wide instead of {layers[-1].hidden}")
-            self._norm_struct = _LastNormStruct(_pair(self._norm), epsilon)
+            self._norm_struct = _LastNormStruct(norm.struct, epsilon)
             self._norm_address = ctypes.addressof(self._norm_struct)
         self._addresses = array("Q", [layer.address for layer in layers])
         self._caches: list[Tensor] = []  # of the last call, which stay the same from step to step
@@ -218,23 +221,3 @@ class DecoderLayersKernel:
         self._caches = []  # until all structs exist: an interruption may come at any line
         self._keys, self._key_addresses = keys, array("Q", map(ctypes.addressof, keys))
         self._caches = [*caches]
-
-
-def _tensors(norm: Norm) -> list[Tensor]:
-    return [part for part in (norm.weight, norm.bias) if part is not None]
-
-
-def _contiguous(part: Norm | Projection | None) -> Norm | Projection | None:
-    if part is None:
-        return None
-    bias = None if part.bias is None else part.bias.detach().contiguous()
-    if isinstance(part, Norm):
-        return Norm(part.weight.detach().contiguous(), bias)
-    return Projection(part.weight, bias)
-
-
-def _pair(part: Norm | Projection | None) -> _Pair:
-    if part is None:
-        return _Pair(None, None)
-    address = part.weight.data_ptr() if isinstance(part, Norm) else part.weight.address
-    return _Pair(address, None if part.bias is None else part.bias.data_ptr())

@@ -2,7 +2,7 @@
 
 The hidden states between the two products are as large as all other activations of an encoder's layer. They are never
 written to memory as a whole, because each thread takes some rows through both products. Called by
-`transept.core.layers.feed_forward.FeedForward`. Each row is batch-invariant, and bit for bit that of two products.
+`transept.core.layers.feed_forward.FeedForward`. Each row is batch-invariant, and equals two products' bit for bit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from transept.core.kernels.activations import ACTIVATIONS
-from transept.core.kernels.cpu.fused.decoder_layer import Projection
+from transept.core.kernels.cpu.fused.decoder_layer import PartStruct, Projection
 from transept.core.kernels.cpu.library import Int, KernelFunction, Pointer
 
 _add_feed_forward = KernelFunction("transept_add_feed_forward", Pointer, Int, Pointer, Pointer)
@@ -23,10 +23,7 @@ TILE_INPUTS = {torch.bfloat16: 32, torch.uint8: 64}  # dtype of weights -> numbe
 class _FeedForwardStruct(ctypes.Structure):
     """FeedForward of fused/feed_forward.cpp."""
 
-    _fields_ = (
-        *((f"{name}_{part}", Pointer) for name in ("fc1", "fc2") for part in ("weight", "bias")),
-        ("activation", Int),
-    )
+    _fields_ = (("fc1", PartStruct), ("fc2", PartStruct), ("activation", Int))
 
 
 class FeedForwardKernel:
@@ -45,10 +42,8 @@ class FeedForwardKernel:
             bias = projection.bias
             if bias is not None and bias.shape != (projection.weight.num_outputs,):
                 raise IndexError(f"a bias of {[*bias.shape]} is not that of {projection.weight.num_outputs} outputs")
-        biases = [None if part.bias is None else part.bias.detach().contiguous() for part in (fc1, fc2)]
-        self._kept = [*zip((fc1.weight, fc2.weight), biases, strict=True)]  # what the kernel reads
-        pairs = [(weight.address, None if bias is None else bias.data_ptr()) for weight, bias in self._kept]
-        self._struct = _FeedForwardStruct(*pairs[0], *pairs[1], ACTIVATIONS[activation].number)
+        self._kept = fc1, fc2  # the kernel reads their memory
+        self._struct = _FeedForwardStruct(fc1.struct, fc2.struct, ACTIVATIONS[activation].number)
 
     @staticmethod
     def serves(fc1: Projection, fc2: Projection) -> bool:

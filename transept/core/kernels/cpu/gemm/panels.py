@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transept.core.kernels.cpu.library import Int, KernelFunction, Pointer, reads_float16
+from transept.core.kernels.cpu.library import Int, KernelFunction, Pointer, pointer, reads_float16
 from transept.core.kernels.huge_pages import empty_in_huge_pages
 
 _KINDS = {torch.float32: 0, torch.float16: 1, torch.int8: 2, torch.bfloat16: 3, torch.uint8: 4}  # as in gemm/weight.h
@@ -23,7 +23,7 @@ _weight_rows = KernelFunction("transept_weight_rows", Pointer, Pointer, Int, Poi
 
 
 class _Weight(ctypes.Structure):
-    """As in gemm/weight.h."""
+    """Weight of gemm/weight.h."""
 
     _fields_ = (
         ("values", Pointer),
@@ -48,13 +48,7 @@ class WeightPanels:
     def __init__(self, values: Tensor, scales: Tensor | None, num_outputs: int, num_inputs: int) -> None:
         self.values, self.scales = values, scales
         self.num_outputs, self.num_inputs = num_outputs, num_inputs
-        self._struct = _Weight(
-            values.data_ptr(),
-            None if scales is None else scales.data_ptr(),
-            num_outputs,
-            num_inputs,
-            _KINDS[values.dtype],
-        )
+        self._struct = _Weight(*(values.data_ptr(), pointer(scales), num_outputs, num_inputs, _KINDS[values.dtype]))
         self.address = ctypes.addressof(self._struct)
         self._parts: dict[tuple[int, int], WeightPanels] = {}
 
@@ -127,8 +121,7 @@ class WeightPanels:
 @cache
 def panel_size() -> int:
     """Return PANEL, the number of outputs that lie side by side in a packed weight."""
-    size: int = _panel()
-    return size
+    return _panel()
 
 
 def pack_floats(weight: Tensor, dtype: torch.dtype | None = None) -> WeightPanels:
@@ -138,11 +131,17 @@ def pack_floats(weight: Tensor, dtype: torch.dtype | None = None) -> WeightPanel
     if float16 is asked for and is not exact.
     """
     weight = _readable(weight)
+    num_out, num_in = weight.shape
+    half = weight.dtype is torch.float16
+    candidates = (dtype,)
     if dtype is None:
         narrow = reads_float16() and _first_row_fits_float16(weight)
-        packed = _packed_floats(weight, torch.float16) if narrow else None
-        return packed or _forced(weight, torch.float32)
-    return _forced(weight, dtype)
+        candidates = (torch.float16, torch.float32) if narrow else (torch.float32,)
+    for each in candidates:
+        values = empty_in_huge_pages(_panels_of(num_out), num_in, panel_size(), dtype=each)
+        if _pack_floats(weight.data_ptr(), half, num_out, num_in, _KINDS[each], values.data_ptr()):
+            return WeightPanels(values, None, num_out, num_in)
+    raise ValueError(f"{dtype} does not hold every number of the weight")
 
 
 def pack_int8(weight: Tensor) -> WeightPanels:
@@ -151,7 +150,7 @@ def pack_int8(weight: Tensor) -> WeightPanels:
 
 
 def pack_int8_for_int8(weight: Tensor) -> WeightPanels:
-    """The same for activations that are also rounded to int8, each row by its largest number."""
+    """Round it for activations that are also rounded to int8, each row by its largest number."""
     return _rounded_to_int8(weight, torch.uint8, group=4) if weight.shape[1] <= _MOST_INPUTS else pack_int8(weight)
 
 
@@ -178,22 +177,6 @@ def _rounded_to_int8(weight: Tensor, dtype: torch.dtype, group: int) -> WeightPa
 def _panels_of(num_outputs: int) -> int:
     """Return how many panels hold so many outputs."""
     return -(-num_outputs // panel_size())
-
-
-def _forced(weight: Tensor, dtype: torch.dtype) -> WeightPanels:
-    packed = _packed_floats(weight, dtype)
-    if packed is None:
-        raise ValueError(f"{dtype} does not hold every number of the weight")
-    return packed
-
-
-def _packed_floats(weight: Tensor, dtype: torch.dtype) -> WeightPanels | None:
-    """Return None if float16 does not hold every number."""
-    num_out, num_in = weight.shape
-    values = empty_in_huge_pages(_panels_of(num_out), num_in, panel_size(), dtype=dtype)
-    half = weight.dtype is torch.float16
-    fits = _pack_floats(weight.data_ptr(), half, num_out, num_in, _KINDS[dtype], values.data_ptr())
-    return WeightPanels(values, None, num_out, num_in) if fits else None
 
 
 def _first_row_fits_float16(weight: Tensor) -> bool:
