@@ -204,7 +204,7 @@ FALLS_SHORT: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "a weight map for an unknown format": (
         changed('{"weight_maps": {"gguf": HUGGINGFACE}}'),
         text,
-        'has \'gguf\'; a key is "huggingface" or "ctranslate2"',
+        "has 'gguf'; a key is 'huggingface' or 'ctranslate2'",
     ),
     "a weight map for another format": (changed('{"weight_maps": {"ctranslate2": HUGGINGFACE}}'), text, "ctranslate2"),
     "a weight map in a missing module": (changed('{"weight_maps": {"huggingface": "gone:MAP"}}'), text, "gone"),

@@ -15,7 +15,12 @@ from small_checkpoints import TEXTS, bart_tokenizer, m2m100_tokenizer, nllb_toke
 from transept.authoring import TextTask
 from transept.core.checkpoints.hf_configs import load_tokenizer
 from transept.text.encoding import DocumentEncoder
-from transept.text.splitting import split
+from transept.text.splitting import pieces as pieces_of
+
+
+def list_of_pieces(document, fits):
+    return list(pieces_of(document, fits))
+
 
 TASK = TextTask(prefix="Tell: ")
 SENTENCES = [f"{sentence.strip()}. " for text in TEXTS for sentence in text.split(". ")]
@@ -68,7 +73,7 @@ NAMES = ["t5", "bart", "nllb", "plain", "slow"]
 
 def searched(encode: Callable[[str], list[int]], document: str, limit: int) -> list[list[int]]:
     """The chunks by doubling and halving alone."""
-    pieces = split(document, lambda piece: len(encode(piece.strip())) <= limit)
+    pieces = list_of_pieces(document, lambda piece: len(encode(piece.strip())) <= limit)
     return [encode(piece.strip()) for piece in pieces if piece.strip()]
 
 

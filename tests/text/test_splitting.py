@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 from small_checkpoints import TEXTS, bart_tokenizer
 
 from transept.errors import PromptError
-from transept.text.splitting import split
+from transept.text.splitting import pieces as pieces_of
+
+
+def list_of_pieces(document, fits):
+    return list(pieces_of(document, fits))
+
 
 WORDS = st.sampled_from(
     ["a", "Dr.", "word", "Why?", "end.", '"So."', "long" * 9, "好。", "文字", "é", "\n\n", "\t", "…"]
@@ -23,7 +28,7 @@ def test_pieces_are_the_document_and_each_fits(document: str, limit: int) -> Non
     def fits(piece: str) -> bool:
         return len(TOKENIZER(piece.strip(), add_special_tokens=False).input_ids) <= limit
 
-    pieces = split(document, fits)
+    pieces = list_of_pieces(document, fits)
     assert "".join(pieces) == document
     assert all(piece and fits(piece) for piece in pieces)
 
@@ -33,7 +38,7 @@ def test_pieces_are_the_document_and_each_fits(document: str, limit: int) -> Non
 )
 def test_no_sentence_is_cut_that_fits_and_pieces_are_as_long_as_they_can_be(sentences: list[str], limit: int) -> None:
     limit = max(limit, *map(len, sentences), 0)
-    pieces = split("".join(sentences), lambda piece: len(piece.strip()) <= limit)
+    pieces = list_of_pieces("".join(sentences), lambda piece: len(piece.strip()) <= limit)
     rest = list(sentences)
     for piece in pieces:
         taken = ""
@@ -56,24 +61,24 @@ def test_no_sentence_is_cut_that_fits_and_pieces_are_as_long_as_they_can_be(sent
     ],
 )
 def test_sentences(document: str, sentences: list[str]) -> None:
-    assert split(document, lambda piece: piece in sentences) == sentences
+    assert list_of_pieces(document, lambda piece: piece in sentences) == sentences
 
 
 def test_sentences_share_a_piece_as_long_as_they_fit() -> None:
     document = " ".join(TEXTS)
-    pieces = split(document, lambda piece: len(piece.strip()) <= 200)
+    pieces = list_of_pieces(document, lambda piece: len(piece.strip()) <= 200)
     assert len(pieces) < 8
     assert all(piece.rstrip()[-1] in ".?!" for piece in pieces)
 
 
 def test_a_long_sentence_is_cut_between_words_and_a_long_word_between_characters() -> None:
-    assert split("aa bb cc. dd", lambda piece: len(piece.strip()) <= 5) == ["aa bb ", "cc. ", "dd"]
-    assert split("abcdefgh. ij", lambda piece: len(piece.strip()) <= 4) == ["abcd", "efgh", ". ij"]
+    assert list_of_pieces("aa bb cc. dd", lambda piece: len(piece.strip()) <= 5) == ["aa bb ", "cc. ", "dd"]
+    assert list_of_pieces("abcdefgh. ij", lambda piece: len(piece.strip()) <= 4) == ["abcd", "efgh", ". ij"]
 
 
 def test_a_character_that_does_not_fit_is_an_error() -> None:
     with pytest.raises(PromptError, match="allow for more tokens"):
-        split("abc", lambda piece: False)
+        list_of_pieces("abc", lambda piece: False)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +102,7 @@ def test_a_character_that_does_not_fit_is_an_error() -> None:
 @pytest.mark.parametrize("stripped", [True, False])
 def test_no_document_takes_long(document: str, stripped: bool) -> None:
     begin = time.thread_time()
-    pieces = split(document, lambda piece: len(piece.strip() if stripped else piece) <= 100)
+    pieces = list_of_pieces(document, lambda piece: len(piece.strip() if stripped else piece) <= 100)
     assert time.thread_time() - begin < 5.0
     assert "".join(pieces) == document
 
@@ -111,5 +116,5 @@ def test_a_sentence_that_does_not_fit_is_not_asked_for_again_and_again() -> None
         return len(piece) <= 100
 
     document = "word " * 20_000 + "w" * 100_000
-    assert "".join(split(document, fits)) == document
+    assert "".join(list_of_pieces(document, fits)) == document
     assert asked < 20 * len(document)

@@ -132,14 +132,12 @@ def _states(reports: Sequence[PluginReport]) -> list[str]:
 
 def _listing(title: str, reports: Sequence[PluginReport]) -> list[str]:
     """Return a line that begins with the title; empty if there is nothing to list."""
-    listed = ", ".join(_origin(report) + _detail(report) for report in reports)
+    details = [report.error or report.provides for report in reports]
+    listed = ", ".join(
+        _origin(one) + (f" ({detail})" if detail else "") for one, detail in zip(reports, details, strict=True)
+    )
     return [f"{title}: {listed}."] if listed else []
 
 
 def _origin(report: PluginReport) -> str:
     return f"{report.name} from {report.distribution} {report.version}"
-
-
-def _detail(report: PluginReport) -> str:
-    detail = report.error or report.provides
-    return f" ({detail})" if detail else ""

@@ -114,8 +114,7 @@ class SpeechSpec:
         it is unknown. With target_languages also target_language=, one of them, or None for a text in the spoken
         language; task is then "translate" or "transcribe". Raises ParameterError for an option that the model does not
         support.
-    language_prompt(view): the decoder prompt after which the next token is the language token; None: the model does not
-        detect the language.
+    language_prompt(view): decoder prompt before the language token; None: the model does not detect the language.
     tokens(view): its control tokens.
     features: (waveform, view, device) -> the encoder's features of a whole recording, or a reference to it. waveform:
         float32 [samples], of any length. device: the model's device, such as ``"cuda"``, on which the function should
@@ -132,8 +131,7 @@ class SpeechSpec:
         max_initial_timestamp: seconds, None for no bound. num_prefix_tokens: number of tokens at the end of the decoder
         prompt that count as already transcribed.
     unspoken_tokens: view -> text tokens for non-speech sounds, to be suppressed in transcripts, or a reference.
-    alignment_heads(view): (decoder layer, head) pairs whose cross-attention follows the speech; none: the family has no
-        word times.
+    alignment_heads(view): (decoder layer, head) pairs whose cross-attention follows the speech; none: no word times.
     """
 
     sample_rate: int
@@ -311,7 +309,7 @@ class ModelSpec:
             raise PluginError(f'ModelSpec "{self.name}": {problem}')
 
     def _problems(self) -> Iterator[str]:
-        """Yield the problems of the fields in their order; a check relies on the previous ones."""
+        """Yield the problems in the order of the fields; a check relies on the previous ones."""
         if not (isinstance(self.architectures, tuple) and self.architectures):
             yield "architectures must be a tuple with at least one name"
         if not all(isinstance(architecture, str) and architecture for architecture in self.architectures):
@@ -328,8 +326,7 @@ class ModelSpec:
                 yield f"{name} must be a dict, not {type(getattr(self, name)).__name__}"
         for format_name in self.weight_maps:
             if format_name not in WEIGHT_FORMATS:
-                known = " or ".join(f'"{each}"' for each in WEIGHT_FORMATS)
-                yield f"weight_maps has {format_name!r}; a key is {known}"
+                yield f"weight_maps has {format_name!r}; a key is {' or '.join(map(repr, WEIGHT_FORMATS))}"
         for modality, mapper in self.input_mappers.items():
             if not (callable(mapper) or isinstance(mapper, str)):
                 yield f"the mapper of {modality!r} is {mapper!r}; it must be a function, or a reference to one"
@@ -338,8 +335,7 @@ class ModelSpec:
             yield f"prompted_modalities is {prompted!r}; it must be a tuple of keys of input_mappers"
         for name, function in self.encoder_inputs.items():
             if not (isinstance(name, str) and name.isidentifier()) or name in ENCODE_ARGUMENTS:
-                reserved = ", ".join(ENCODE_ARGUMENTS)
-                yield f"encoder_inputs has {name!r}; names are keywords of `encode`, other than {reserved}"
+                yield f"encoder_inputs has {name!r}; names are keywords of `encode`, not {', '.join(ENCODE_ARGUMENTS)}"
             if not (callable(function) or isinstance(function, str)):
                 yield f"encoder_inputs[{name!r}] is {function!r}; it must be a function, or a reference to one"
         for name, kind in (("speech", SpeechSpec), ("text", TextSpec), ("vision", VisionSpec)):
@@ -347,8 +343,8 @@ class ModelSpec:
                 yield f"{name} must be a {kind.__name__} or None, not {getattr(self, name)!r}"
         if self.vision is not None and self.vision.modality not in self.input_mappers:
             yield f'vision needs input_mappers["{self.vision.modality}"]'
-        for short_name, published in self.published.items():
+        for short_name, checkpoint in dict[Any, Any](self.published).items():
             if not (isinstance(short_name, str) and SHORT_NAME.fullmatch(short_name)):
                 yield f'published has {short_name!r}; a short name is a text such as "small"'
-            if not isinstance(published, PublishedCheckpoint):
+            if not isinstance(checkpoint, PublishedCheckpoint):
                 yield f"{short_name!r} must be a PublishedCheckpoint"

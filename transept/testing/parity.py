@@ -36,36 +36,34 @@ NUM_BEAMS = 4
 JOIN_EVERY = 3  # steps between two requests that join a batch
 CHECKS = ("prefill", "decode", "batch", "preemption", "beam_search", "low_precision")
 SHORTAGES = ((8, False), (8, True), (16, False), (16, True))  # slots of a block, and swapped or else recomputed
+PROMPT_KEYS = {"multi_modal_data", "prompt_tokens"}  # of a whole prompt
 ROLES = ("pad", "bos", "eos", "decoder_start", "unk")  # of tokens that are not drawn for prompts
 
 
 class Parity:
     """A transformers model beside the same checkpoint in Transept, both in float32.
 
-    reference: a small transformers encoder/decoder of the family, with random weights; it is put into float32 and
-        evaluation mode. Seed it and draw its weights wide, with ``init_std=0.3`` or so in its config: with the usual
-        0.02 all logits are nearly tied, so that rounding decides ids and a fault changes little. (Where embeddings are
-        scaled, or attention is not, 0.15 is wide.)
-    draw_constants: True if weights of `reference` whose numbers are all equal, such as norms and biases of a new
-        model, get seeded noise of width 0.3, in place and before it is saved: otherwise a misplaced norm or a missing
-        bias would change nothing. So do such buffers, except variances.
-    run_reference: function ``(model, keywords, decoder_input_ids)`` that returns logits [1, tokens, vocabulary], for a
-        reference that is not run by ``get_encoder()(**keywords)`` and ``model(encoder_outputs=...,
-        decoder_input_ids=...)``, which it is by default. `step_by_step` is one.
-    directory: where its checkpoint is saved, at once. The engine opens it at the first check, so a test may edit the
-        files before: name another architecture in config.json, rename weights, add a tokenizer.
-    device: where Transept runs; the reference runs on the CPU.
-    plugin: the one to take where several run the checkpoint, by its name or by its distribution's.
+    reference: a small transformers encoder/decoder of the family, in float32 and evaluation mode. Seed its random
+        weights and draw them wide, with ``init_std=0.3`` or so in its config (0.15 with scaled embeddings or unscaled
+        attention): with the usual 0.02, all logits are nearly tied, and rounding decides ids.
+    draw_constants: True to add seeded noise of width 0.3 to weights and buffers with equal numbers, such as norms and
+        biases of a new model, except variances. Without it, a misplaced norm or a missing bias would change nothing.
+    run_reference: function ``(model, keywords, decoder_input_ids)`` that returns logits [1, tokens, vocabulary], such
+        as `step_by_step`. Default: ``get_encoder()(**keywords)``, and ``model(encoder_outputs=...,
+        decoder_input_ids=...)``.
+    directory: folder of its checkpoint, which is saved immediately. The engine opens it at the first check, so a test
+        may edit its files before.
+    device: of Transept; the reference runs on the CPU.
+    plugin: name of the plugin or its distribution, if several run the checkpoint.
     inputs: for an encoder that takes no text, several inputs of different lengths: pairs of a prompt's
         multi_modal_data, such as ``{"audio": (waveform, 16000)}``, and the same input as keywords of the reference, a
-        batch of one, such as ``{"input_values": [1, samples]}``. Default: `prompts`. If the encoder also reads
-        text, the former is a whole prompt: ``{"multi_modal_data": {...}, "prompt_tokens": [...]}``.
+        batch of one, such as ``{"input_values": [1, samples]}``. Default: `prompts`. If the encoder also reads text,
+        the former is a whole prompt: ``{"multi_modal_data": {...}, "prompt_tokens": [...]}``.
     encoder_lengths: of `prompts`, in tokens. Default: ENCODER_LENGTHS.
-    decoder_prompt: token ids, the decoder start token first. Default: the family's own, from its ModelSpec.
-    prompt_lengths: of further decoder prompts, which continue that one with seeded ids: check_prefill tries all of them
-        on every input, other checks give each input another. Default: one for check_prefill alone.
-    tolerance: on logits and scores, absolute. The two sides add the same float32 products in different orders: that
-        makes about 1e-5 where logits are some tens, while a fault seldom makes less than 1e-2.
+    decoder_prompt: token ids, the decoder start token first. Default: the family's, from its ModelSpec.
+    prompt_lengths: of further decoder prompts, which continue that one with seeded ids. check_prefill tries all of them
+        on every input, other checks one for each input. Default: one, for check_prefill.
+    tolerance: on logits and scores, absolute. Rounding makes about 1e-5, a fault rarely less than 1e-2.
     """
 
     def __init__(
@@ -103,7 +101,7 @@ class Parity:
 
     @cached_property
     def decoder_prompt(self) -> list[int]:
-        """The decoder's prompt in every check. Raises AssertionError where the checkpoint leaves the family's open."""
+        """The decoder's prompt in every check. Raises AssertionError if the family's has no id for the checkpoint."""
         if self._given_decoder_prompt is not None:
             return list(self._given_decoder_prompt)
         prompt = list(self.engine.spec.default_decoder_prompt(self.engine.view))
@@ -117,15 +115,11 @@ class Parity:
 
     @cached_property
     def prompts(self) -> list[list[int]]:
-        """For an encoder that takes text: seeded token ids of encoder_lengths, none of which has a role in the config.
-
-        Raises ParameterError where it takes none.
-        """
+        """Seeded token ids of encoder_lengths, without a role in the config. Raises ParameterError without text."""
         shape = self.engine.shape
         if not shape.encoder_takes_text:
             raise ParameterError(
-                f'the encoder of "{self.engine.spec.name}" takes no text; give Parity inputs=[(data, keywords), ...] '
-                "of what it takes",
+                f'the encoder of "{self.engine.spec.name}" takes no text; give Parity inputs=[(data, keywords), ...]',
                 param="inputs",
             )
         bound = shape.max_source_positions or max(self._encoder_lengths)
@@ -133,10 +127,7 @@ class Parity:
 
     @cached_property
     def decoder_prompts(self) -> list[list[int]]:
-        """`decoder_prompt`, and prompts of prompt_lengths.
-
-        Raises ParameterError for a length that is not above `decoder_prompt`'s, or leaves the decoder no position.
-        """
+        """`decoder_prompt`, and prompts of prompt_lengths. Raises ParameterError for a length that is out of range."""
         first, bound = self.decoder_prompt, self.engine.shape.max_target_positions
         for length in self._prompt_lengths:
             if length <= len(first) or (bound is not None and length >= bound):
@@ -155,13 +146,12 @@ class Parity:
 
         if self._given_inputs is None:
             return [EncoderInput({"prompt_tokens": ids}, {"input_ids": torch.tensor([ids])}) for ids in self.prompts]
-        return [EncoderInput(_encoder_prompt(data), dict(keywords)) for data, keywords in self._given_inputs]
+        given: Any = self._given_inputs
+        prompts = [data if data.keys() & PROMPT_KEYS else {"multi_modal_data": data} for data, _ in given]
+        return [EncoderInput(each, dict(keywords)) for each, (_, keywords) in zip(prompts, given, strict=True)]
 
     def check(self, name: str) -> None:
-        """Run the check of a name in CHECKS, on one CPU thread: further threads slow down a model this small.
-
-        Raises AssertionError, as the check's own method does, and ParameterError for another name.
-        """
+        """Run a check of CHECKS on one CPU thread, faster for small models. Raises ParameterError for others."""
         if name not in CHECKS:
             raise ParameterError(f"{{name}} must be one of {', '.join(CHECKS)}, not {name!r}", param="name", value=name)
         import torch
@@ -228,12 +218,12 @@ class Parity:
         self._check_preempted("check_beam_search", requests, SHORTAGES[1:3])
 
     def check_low_precision(self, dtypes: Sequence[str] = ("bfloat16", "float16"), share: float = 0.95) -> None:
-        """The most likely token of each step in lower precision, beside the reference in the same dtype or in float32.
+        """Compare the most likely token of each step in lower precision with the reference in that dtype or in float32.
 
         On a CPU, a model in bfloat16 has activations in float32, and rounds operands of products. Both sides get the
         same tokens before each step, from a greedy decode in float32 with NEW_TOKENS of every input. A reference that
         does not run in a dtype, since part of it stays in float32, is compared in float32 alone.
-        share: how many of all steps have to agree, from 0 to 1. Rounding makes some of them near ties, in any model.
+        share: part of all steps that must agree, from 0 to 1. Rounding makes some of them near ties in any model.
         """
         requests = self._requests()
         decoded = zip(requests, self.subject.run(requests), strict=True)
@@ -251,10 +241,7 @@ class Parity:
                 raise AssertionError(f"check_low_precision: {precision.problem(share)}")
 
     def save_tokenizer(self) -> Path:
-        """Add a tokenizer in which every token is one word, "word5" for 5. Returns the checkpoint's folder.
-
-        So a command can be run with the checkpoint, such as ``transept transcribe``.
-        """
+        """Add a tokenizer of words, "word5" for token 5, for commands like ``transept transcribe``; return the folder."""
         eos = config_token(self.engine.view.generation_config, "eos_token_id")
         end = eos[0] if isinstance(eos, list) else eos
         save_word_tokenizer(self.subject.directory, self.engine.shape.vocab_size, end)
@@ -360,8 +347,3 @@ class Parity:
         num_tokens = self.subject.num_tokens(request.encoder)
         sizes = f"{num_tokens} encoder tokens, decoder prompt of {len(request.decoder_prompt)}"
         return f"prompt {index} ({sizes}{f', {request.num_beams} beams' if request.num_beams > 1 else ''})"
-
-
-def _encoder_prompt(data: Mapping[str, Any]) -> Any:
-    """Return a whole prompt unchanged; multimodal data become a prompt."""
-    return data if {"multi_modal_data", "prompt_tokens"} & data.keys() else {"multi_modal_data": data}

@@ -31,11 +31,6 @@ _WORD = re.compile(r"\S++\s*+")
 Probe: TypeAlias = Callable[[int, Sequence[int], int, int], int | None]  # start, ends, low, high -> index of an end
 
 
-def split(document: str, fits: Callable[[str], bool]) -> list[str]:
-    """Return all pieces as a list; see `pieces`."""
-    return list(pieces(document, fits))
-
-
 def pieces(document: str, fits: Callable[[str], bool], probe: Probe | None = None) -> Iterator[str]:
     """Yield consecutive pieces of the document, each as many whole sentences as fit.
 

@@ -145,8 +145,9 @@ def _pickled(file: Path, is_known: IsKnown) -> Iterator[tuple[str, Tensor]]:
         content = torch.load(file, map_location="cpu", weights_only=True, mmap=is_zip)
     if not isinstance(content, dict):
         raise CheckpointError(f'"{file}" holds a {type(content).__name__}, not names and weights')
-    if strangers := [_shown(name) for name, weight in content.items() if not _is_weight(name, weight)]:
-        raise CheckpointError(f'"{file}" has entries that are not weights: {", ".join(strangers)}')
+    if others := [name for name, weight in content.items() if not _is_weight(name, weight)]:
+        shown = (name if isinstance(name, str) else f"a {type(name).__name__} for a name" for name in others)
+        raise CheckpointError(f'"{file}" has entries that are not weights: {", ".join(shown)}')
     yield from zip(unwrapped([*content], is_known), content.values(), strict=True)
 
 
@@ -163,7 +164,3 @@ def _is_weight(name: object, value: object) -> bool:
     if not isinstance(name, str) or not isinstance(value, Tensor):
         return False
     return value.layout is torch.strided and value.device.type == "cpu" and not value.is_quantized
-
-
-def _shown(name: object) -> str:
-    return name if isinstance(name, str) else f"a {type(name).__name__} for a name"

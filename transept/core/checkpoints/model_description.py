@@ -225,8 +225,5 @@ def _undescribed(what: str, checkpoint: Checkpoint, error: Exception, read: _Rea
     if isinstance(error, CheckpointError) and message.startswith(folder) and not message.startswith(file):
         return CheckpointError(message)
     values = f". Of its values these were read last: {read}" if str(read) else ""
-    return CheckpointError(f'"{checkpoint.config_file}" does not describe a {what}: {_cause(error)}{values}')
-
-
-def _cause(error: Exception) -> str:
-    return str(error) if isinstance(error, CheckpointError) else cause_of(error)
+    cause = message if isinstance(error, CheckpointError) else cause_of(error)
+    return CheckpointError(f'"{checkpoint.config_file}" does not describe a {what}: {cause}{values}')

@@ -31,8 +31,9 @@ class GeluConv1d(nn.Conv1d):
 
     def forward(self, x: Tensor) -> Tensor:
         """Convolve x, [batch, frames, channels]. Returns [batch, frames / stride, channels]."""
-        if self.packed is not None:
-            return self._by_rows(x, self._packed_product)
+        packed = self.packed
+        if packed is not None:
+            return self._by_rows(x, lambda rows: packed.activated(rows, self.bias, "gelu"))
         product = PRODUCT_AND_GELU.serving(x)
         if product is None or self.bias is None or isinstance(self.padding, str):
             return F.gelu(super().forward(x.transpose(1, 2))).transpose(1, 2)
@@ -43,10 +44,6 @@ class GeluConv1d(nn.Conv1d):
         bias = self.bias
         assert bias is not None
         return self._by_rows(x, lambda rows: product(rows, self._rows, bias))
-
-    def _packed_product(self, rows: Tensor) -> Tensor:
-        assert self.packed is not None
-        return self.packed.activated(rows, self.bias, "gelu")
 
     def _by_rows(self, x: Tensor, product: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply `product` to [rows, size · in]: for each output frame, the concatenated input frames that it covers."""

@@ -45,11 +45,11 @@ class VocabParallelEmbedding(nn.Module):
             raise PluginError("a table of positions is split over the ranks; make it an nn.Embedding, whole on each")
         if self._group.size == 1 and not self.elsewhere:
             return self._rows(token_ids, table, positions)
-        vectors = self._zeros(token_ids) if self.elsewhere else self._rows_of_all_ranks(token_ids)
+        if self.elsewhere:
+            vectors = torch.zeros(*token_ids.shape, self._embedding_dim, dtype=self._dtype, device=token_ids.device)
+        else:
+            vectors = self._rows_of_all_ranks(token_ids)
         return vectors if table is None else (vectors + table[positions]).to(vectors.dtype)
-
-    def _zeros(self, token_ids: Tensor) -> Tensor:
-        return torch.zeros(*token_ids.shape, self._embedding_dim, dtype=self._dtype, device=token_ids.device)
 
     def _rows_of_all_ranks(self, token_ids: Tensor) -> Tensor:
         """Return the sum over ranks: one rank has the vector of a token, and the others add zeros."""

@@ -37,9 +37,10 @@ def check_stages(model: nn.Module, shape: ModelShape, count: int) -> None:
         return
     encoder, decoder = (len(layers) for layers in layer_lists(model, shape.num_decoder_layers))
     if count > min(encoder, decoder):
+        fitting = ", ".join(map(str, range(1, min(encoder, decoder) + 1)))
         raise ParameterError(
             f"{{pipeline_parallel_size=}} is more than this model has layers: {encoder} in the encoder, {decoder} "
-            f"in the decoder. It can be split by {{pipeline_parallel_size}} {_up_to(min(encoder, decoder))}",
+            f"in the decoder. It can be split by {{pipeline_parallel_size}} {fitting}",
             param="pipeline_parallel_size",
             value=count,
         )
@@ -108,7 +109,3 @@ def _keep_vocabulary(model: nn.Module, stage: PipelineStage) -> None:
         if of_vocabulary and not any(isinstance(module, here) for module in modules):
             for module in modules:
                 module.register_parameter("weight", None)
-
-
-def _up_to(size: int) -> str:
-    return ", ".join(map(str, range(1, size + 1)))

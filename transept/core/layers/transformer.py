@@ -28,7 +28,6 @@ from transept.core.layers.feed_forward import FeedForward
 from transept.core.layers.layer_config import LayerConfig
 from transept.core.layers.linear import Linear
 from transept.core.layers.norm import RMSNorm, add_norm, norm_of, norm_of_sum
-from transept.core.layers.projected_attention import CrossAttention
 
 
 class EncoderLayer(nn.Module):
@@ -122,12 +121,13 @@ class DecoderLayer(nn.Module):
             return None
         if not all(map(_is_served, norms)):
             return None
+        num_queries = None if cross_attn.qkv_proj is None else cross_attn.qkv_proj.q_size
         return DECODER_LAYER.only(
             self_norm=_norm(norms[0]),
             qkv=_projection(self_attn.qkv_proj),
             self_out=_projection(self_attn.out_proj),
             cross_norm=_norm(norms[1]),
-            query=_query_projection(cross_attn),
+            query=_projection(cross_attn.qkv_proj or cross_attn.q_proj, num_queries),
             cross_out=_projection(cross_attn.out_proj),
             ffn_norm=_norm(norms[2]),
             fc1=_projection(self.ffn.fc1),
@@ -252,14 +252,8 @@ def _add_feed_forward(x: Tensor, normed: Tensor, ffn: FeedForward, post_norm: nn
     return ffn.add_to(x, normed) if post_norm is None else x + norm_of(ffn(normed), post_norm)
 
 
-def _query_projection(attention: CrossAttention) -> Projection:
-    if attention.qkv_proj is not None:
-        return _projection(attention.qkv_proj, attention.qkv_proj.q_size)
-    assert attention.q_proj is not None
-    return _projection(attention.q_proj)
-
-
-def _projection(linear: Linear, outputs: int | None = None) -> Projection:
+def _projection(linear: Linear | None, outputs: int | None = None) -> Projection:
+    assert linear is not None
     projection = linear.projection(outputs)
     assert projection is not None
     return projection

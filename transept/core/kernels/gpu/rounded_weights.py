@@ -5,6 +5,7 @@ Each row is rounded by its largest number, and has a scale.
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.util import find_spec
 
 import torch
@@ -47,16 +48,6 @@ class RoundedRows:
         values = self.values.view(torch.uint8)[indices].view(self.dtype)  # not every PyTorch copies fp8 by index
         rows = (values.float() * self.scales[indices][:, None]).to(self.x_dtype)
         return rows if table is None or places is None else rows + table[places]
-
-
-def round_to_int8(weight: Tensor) -> RoundedRows:
-    """Round a weight [out, in] in the dtype of activations."""
-    return _rounded_rows(weight, torch.int8)
-
-
-def round_to_fp8(weight: Tensor) -> RoundedRows:
-    """Round a weight [out, in] in the dtype of activations."""
-    return _rounded_rows(weight, torch.float8_e4m3fn)
 
 
 def int8_product(x: Tensor, weight: RoundedRows, bias: Tensor | None) -> Tensor:
@@ -118,6 +109,7 @@ def _finished(product: Tensor, x: Tensor, weight: RoundedRows, bias: Tensor | No
 
 
 def _rounded_rows(weight: Tensor, dtype: torch.dtype) -> RoundedRows:
+    """Round a weight [out, in] in the dtype of activations."""
     num_out, num_in = weight.shape
     filled = torch.zeros(-(-num_out // ALIGNED) * ALIGNED, num_in, device=weight.device)
     filled[:num_out] = weight.detach()
@@ -133,3 +125,7 @@ def rounded_by_operators(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]
     if dtype is torch.int8:
         scaled = scaled.round_()
     return scaled.clamp_(-largest, largest).to(dtype), steps
+
+
+round_to_int8 = partial(_rounded_rows, dtype=torch.int8)
+round_to_fp8 = partial(_rounded_rows, dtype=torch.float8_e4m3fn)

@@ -133,10 +133,10 @@ def pack_floats(weight: Tensor, dtype: torch.dtype | None = None) -> WeightPanel
     weight = _readable(weight)
     num_out, num_in = weight.shape
     half = weight.dtype is torch.float16
-    candidates = (dtype,)
-    if dtype is None:
-        narrow = reads_float16() and _first_row_fits_float16(weight)
-        candidates = (torch.float16, torch.float32) if narrow else (torch.float32,)
+    candidates: tuple[torch.dtype, ...] = (dtype or torch.float32,)
+    # The first row shows most of the weights that float16 does not hold.
+    if dtype is None and reads_float16() and (half or torch.equal(weight[:1].half().float(), weight[:1])):
+        candidates = (torch.float16, torch.float32)
     for each in candidates:
         values = empty_in_huge_pages(_panels_of(num_out), num_in, panel_size(), dtype=each)
         if _pack_floats(weight.data_ptr(), half, num_out, num_in, _KINDS[each], values.data_ptr()):
@@ -177,11 +177,6 @@ def _rounded_to_int8(weight: Tensor, dtype: torch.dtype, group: int) -> WeightPa
 def _panels_of(num_outputs: int) -> int:
     """Return how many panels hold so many outputs."""
     return -(-num_outputs // panel_size())
-
-
-def _first_row_fits_float16(weight: Tensor) -> bool:
-    """Return False for most of the weights that float16 does not hold."""
-    return weight.dtype is torch.float16 or torch.equal(weight[:1].half().float(), weight[:1])
 
 
 def _readable(weight: Tensor) -> Tensor:
