@@ -241,7 +241,7 @@ class Parity:
                 raise AssertionError(f"check_low_precision: {precision.problem(share)}")
 
     def save_tokenizer(self) -> Path:
-        """Add a tokenizer of words, "word5" for token 5, for commands like ``transept transcribe``; return the folder."""
+        """Add a tokenizer of words, "word5" for token 5, for commands; return the folder."""
         eos = config_token(self.engine.view.generation_config, "eos_token_id")
         end = eos[0] if isinstance(eos, list) else eos
         save_word_tokenizer(self.subject.directory, self.engine.shape.vocab_size, end)
