@@ -147,7 +147,7 @@ class Parity:
         if self._given_inputs is None:
             return [EncoderInput({"prompt_tokens": ids}, {"input_ids": torch.tensor([ids])}) for ids in self.prompts]
         given: Any = self._given_inputs
-        prompts = [data if data.keys() & PROMPT_KEYS else {"multi_modal_data": data} for data, _ in given]
+        prompts: list[Any] = [data if data.keys() & PROMPT_KEYS else {"multi_modal_data": data} for data, _ in given]
         return [EncoderInput(each, dict(keywords)) for each, (_, keywords) in zip(prompts, given, strict=True)]
 
     def check(self, name: str) -> None:

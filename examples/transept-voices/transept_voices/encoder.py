@@ -1,4 +1,4 @@
-"""The voice encoder: a stretch of speech to a point on a sphere, near to those of the same voice.
+"""The voice encoder: maps a stretch of speech to a point on a sphere, close to points of the same voice.
 
 The network is that of "Generalized end-to-end loss for speaker verification" (Wan et al. 2018): three LSTM layers over
 40 mel bands, and the last state through a linear layer. Its weights are those that the package Resemblyzer carries;
@@ -61,7 +61,7 @@ def spectrogram(waveform: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 @torch.inference_mode()
 def embeddings(stretches: Sequence[npt.NDArray[np.float32]]) -> npt.NDArray[np.float32]:
-    """Of spectrograms [frames, BANDS], in their order: [len(stretches), size]. Those of one length run as one batch."""
+    """Return embeddings of spectrograms [frames, BANDS]: [len(stretches), size]. Equal lengths run as one batch."""
     by_length: dict[int, list[int]] = {}
     for index, stretch in enumerate(stretches):
         by_length.setdefault(len(stretch), []).append(index)

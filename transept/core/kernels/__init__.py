@@ -1,1 +1,1 @@
-"""Kernels of ours, where PyTorch's own operators stay far from the speed of the memory or the processor."""
+"""Transept's kernels, for operations in which PyTorch's operators do not use the speed of memory or processor."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def transformers_encoder(config: PretrainedConfig, model_class: str | None = None, **options: Any) -> nn.Module:
     """Make the model that AutoModel makes from an encoder's config, such as ``config.encoder``.
 
-    Call it in `__init__` of a model. The state_dict has transformers' names, which are usually those of checkpoints.
+    Call it in `__init__` of a model. The state_dict has transformers' names, which checkpoints usually also have.
     Call the encoder with keywords, as in transformers: ``encoder(pixel_values=batch).last_hidden_state`` is [batch,
     tokens, hidden].
 

@@ -18,7 +18,7 @@ AT_WORD_START = ("-", "'")  # allowed within a word
 
 
 def unspoken_tokens(view: CheckpointView) -> tuple[int, ...]:
-    """Return the text tokens that the checkpoint suppresses; by default those of openai-whisper."""
+    """Return the text tokens that the checkpoint suppresses; by default openai-whisper's."""
     given = getattr(view.generation_config, "suppress_tokens", None)
     if given is None:
         return tuple(sorted(_marks(view.tokenizer)))
