@@ -17,20 +17,16 @@ def open_checkpoint(path: Path) -> Checkpoint:
     Raises CheckpointError if the directory has neither format, or if these files are corrupt.
     """
     try:
-        return _open(path)
+        if huggingface.find_weights(path) is not None:
+            return huggingface.HuggingFaceCheckpoint(path)
+        if (path / ctranslate2.MODEL_BIN).is_file():
+            return ctranslate2.CTranslate2Checkpoint(path)
+        if not path.is_dir():
+            raise CheckpointError(f'no checkpoint in "{path}": no such directory')
+        if answer := about_folder(path):
+            raise CheckpointError(answer)
+        found = ", ".join(sorted(entry.name for entry in path.iterdir())) or "nothing"
     except OSError as error:
         raise CheckpointError(f'cannot read "{path}": {error}') from None
-
-
-def _open(path: Path) -> Checkpoint:
-    if huggingface.find_weights(path) is not None:
-        return huggingface.HuggingFaceCheckpoint(path)
-    if (path / ctranslate2.MODEL_BIN).is_file():
-        return ctranslate2.CTranslate2Checkpoint(path)
-    if not path.is_dir():
-        raise CheckpointError(f'no checkpoint in "{path}": no such directory')
-    if answer := about_folder(path):
-        raise CheckpointError(answer)
-    found = ", ".join(sorted(entry.name for entry in path.iterdir())) or "nothing"
     wanted = ", ".join((*huggingface.WEIGHTS, f"{ctranslate2.MODEL_BIN} (CTranslate2)"))
     raise CheckpointError(f'no checkpoint in "{path}": it has {found}. It must have one of {wanted}')

@@ -88,7 +88,7 @@ def register_models() -> list[ModelSpec]:
             model_class="transept.plugins.bart.model:BlenderbotSmallForConditionalGeneration",
             default_decoder_prompt=dec_prompt,
             weight_maps=_WEIGHT_MAPS,
-            text=TextSpec(tasks.refuse_to_summarize_a_chat, tasks.refuse_to_translate_a_chat),
+            text=TextSpec(tasks.refuse_tasks, tasks.refuse_tasks),
         ),
         ModelSpec(
             name="m2m100",

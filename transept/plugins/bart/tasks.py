@@ -8,7 +8,6 @@ from typing import Any
 
 from transept.authoring import CheckpointView, ParameterError, TextTask, UnsupportedTaskError, dec_prompt, suggest
 
-REPLIES = "this model replies to a text, and neither summarizes nor translates. Call generate"
 _MBART_LANGUAGES = 25  # of mBART's first release; its vocabulary ends with their codes and <mask>
 NLLB_CODE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
 ANY_CODE = re.compile(rf"{NLLB_CODE.pattern}|[a-z]{{2}}_[A-Z]{{2}}|__([a-z]{{2,3}})__")  # NLLB, mBART, M2M100
@@ -36,14 +35,11 @@ def refuse_to_summarize(view: CheckpointView) -> TextTask:
     )
 
 
-def refuse_to_summarize_a_chat(view: CheckpointView) -> TextTask:
-    """Raise UnsupportedTaskError: BlenderbotSmall replies."""
-    raise UnsupportedTaskError(REPLIES, param="model")
-
-
-def refuse_to_translate_a_chat(view: CheckpointView, source: str | None, target: str | None) -> TextTask:
-    """Raise UnsupportedTaskError: BlenderbotSmall replies."""
-    raise UnsupportedTaskError(REPLIES, param="model")
+def refuse_tasks(view: CheckpointView, *languages: str | None) -> TextTask:
+    """Raise UnsupportedTaskError: BlenderbotSmall replies to a text, and does nothing else."""
+    raise UnsupportedTaskError(
+        "this model replies to a text, and neither summarizes nor translates. Call generate", param="model"
+    )
 
 
 def translate_mbart(view: CheckpointView, source: str | None, target: str | None) -> TextTask:

@@ -8,41 +8,30 @@ from __future__ import annotations
 from transept.authoring import ModelSpec, TextSpec, dec_prompt, hookimpl
 from transept.plugins.t5 import tasks
 
-_HUGGINGFACE = "transept.plugins.t5.weights:HUGGINGFACE"
-_LONG = "transept.plugins.t5.weights:LONG"
-
 
 @hookimpl
 def register_models() -> list[ModelSpec]:
     """Return four families of one architecture, for Hugging Face checkpoints."""
+    multilingual = TextSpec(tasks.summarize_plainly, tasks.translate_multilingual, tasks.named_languages)
+    families = (
+        (
+            "t5",
+            "T5ForConditionalGeneration",
+            "HUGGINGFACE",
+            TextSpec(tasks.summarize, tasks.translate, tasks.languages),
+        ),
+        ("longt5", "LongT5ForConditionalGeneration", "LONG", TextSpec(tasks.summarize_plainly)),
+        ("mt5", "MT5ForConditionalGeneration", "HUGGINGFACE", multilingual),
+        ("umt5", "UMT5ForConditionalGeneration", "HUGGINGFACE", multilingual),
+    )
     return [
         ModelSpec(
             name=name,
-            architectures=(model_class,),
-            model_class=f"transept.plugins.t5.model:{model_class}",
+            architectures=(architecture,),
+            model_class=f"transept.plugins.t5.model:{architecture}",
             default_decoder_prompt=dec_prompt,
-            weight_maps={"huggingface": weights},
+            weight_maps={"huggingface": f"transept.plugins.t5.weights:{weights}"},
             text=text,
         )
-        for name, model_class, weights, text in (
-            (
-                "t5",
-                "T5ForConditionalGeneration",
-                _HUGGINGFACE,
-                TextSpec(tasks.summarize, tasks.translate, tasks.languages),
-            ),
-            ("longt5", "LongT5ForConditionalGeneration", _LONG, TextSpec(tasks.summarize_plainly)),
-            (
-                "mt5",
-                "MT5ForConditionalGeneration",
-                _HUGGINGFACE,
-                TextSpec(tasks.summarize_plainly, tasks.translate_multilingual, tasks.named_languages),
-            ),
-            (
-                "umt5",
-                "UMT5ForConditionalGeneration",
-                _HUGGINGFACE,
-                TextSpec(tasks.summarize_plainly, tasks.translate_multilingual, tasks.named_languages),
-            ),
-        )
+        for name, architecture, weights, text in families
     ]
