@@ -77,7 +77,7 @@ def test_a_long_sentence_is_cut_between_words_and_a_long_word_between_characters
 
 
 def test_a_character_that_does_not_fit_is_an_error() -> None:
-    with pytest.raises(PromptError, match="allow for more tokens"):
+    with pytest.raises(PromptError, match="allow for more encoder tokens"):
         list_of_pieces("abc", lambda piece: False)
 
 

@@ -139,7 +139,7 @@ def test_every_truncation_is_an_error_that_says_where(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (model_bin(A, B, version=3), "first number is 3, where versions 4 to 6 would be"),
+        (model_bin(A, B, version=3), "first number is 3, and supported versions are 4 to 6"),
         (model_bin(A, version=7), "first number is 7"),
         (b"PK\x03\x04" + bytes(100), "is not a supported CTranslate2 file"),
         (model_bin(A, variable("b", [2], 6, bytes(4))), 'at variable "b" .*: its type id is 6'),
