@@ -9,9 +9,10 @@ import shlex
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
+
+from patience import PATIENCE, wait_until
 
 SERVER = "127.0.0.1:8000"  # in the pages
 
@@ -43,7 +44,7 @@ class Terminal:
                 stderr=subprocess.STDOUT,
                 text=True,
                 env={**os.environ, "PATH": path},
-                timeout=300,
+                timeout=PATIENCE,
             )
             printed = done.stdout
         return printed.replace(self._address, SERVER)
@@ -80,10 +81,13 @@ class Terminal:
         assert server.stdout is not None
         self._servers.enter_context(server.stdout)
         line = server.stdout.readline()
-        deadline = time.monotonic() + 300
-        while server.poll() is None and time.monotonic() < deadline:
-            with contextlib.suppress(OSError):
-                urllib.request.urlopen(f"http://{self._address}/ready").close()
-                return line
-            time.sleep(0.1)
-        raise AssertionError(f"`{command}` is not ready; its output: {line}")
+        wait_until(lambda: server.poll() is not None or self._is_ready())
+        assert server.poll() is None, f"`{command}` ended; its output: {line}"
+        return line
+
+    def _is_ready(self) -> bool:
+        try:
+            urllib.request.urlopen(f"http://{self._address}/ready").close()
+        except OSError:
+            return False
+        return True
