@@ -57,7 +57,7 @@ def resolve(name: str) -> object:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_name_exists(page: Path) -> None:
     flags, options = all_flags(), declared_options()
-    paths = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+    paths = (ROOT / "docs" / "reference" / "http.md").read_text(encoding="utf-8")
     found = names(page)
     assert len(found) > 10
     for name in found:

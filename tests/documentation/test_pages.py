@@ -15,7 +15,7 @@ from documentation_pages import FENCE, PAGES, ROOT
 
 from transept.cli.commands import COMMANDS
 
-REFERENCE = {"options.md", "serving.md"}  # serving.md: of the HTTP API
+REFERENCE = {"options.md"}
 OWN = "https://github.com/transept/transept/blob/main/"
 
 

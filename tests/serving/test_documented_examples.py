@@ -1,4 +1,4 @@
-"""The examples of docs/serving.md, as a reader would type them, against a server with small models in their place."""
+"""The examples of docs/serving.md and docs/reference/http.md, as a reader would type them, against a small server."""
 
 import re
 import shlex
@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from serve_process import PATIENCE, Serve, ServeProcess
 
-PAGE = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = "".join((DOCS / page).read_text(encoding="utf-8") for page in ("serving.md", "reference/http.md"))
 PRINTED = Path(__file__).parents[1] / "data" / "printed"
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 CURLS = [
     command
-    for _, text in FENCE.findall(PAGE)
+    for _, text in FENCE.findall(PAGES)
     for command in text.replace("\\\n", " ").splitlines()
     if command.startswith("curl ")
 ]
@@ -32,7 +33,7 @@ def stands_for(
 
 
 def test_the_python_example_runs(stands_for: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = [text for language, text in FENCE.findall(PAGE) if language == "python"]
+    (example,) = [text for language, text in FENCE.findall(PAGES) if language == "python"]
     for stands, runs in stands_for.items():
         example = example.replace(stands, runs)
     exec(compile(example, "docs/serving.md", "exec"), {})
