@@ -15,6 +15,7 @@ machine takes may differ. A comment before an example, ``<!-- not run: why -->``
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -102,6 +103,8 @@ def run_examples(page: Path, stand_ins: dict[str, str], terminal: Terminal, caps
             Path(example.file).write_text(text, encoding="utf-8")
         elif example.language == "console":
             for line, command, shown in commands(text):
+                if command.startswith("curl ") and shutil.which("curl") is None:
+                    pytest.skip(f"curl is not on PATH; {page} calls it")
                 printed = terminal.run(command)
                 assert matches(shown, printed), f"{page}:{example.line + line}: {command}\n{printed}"
         else:
