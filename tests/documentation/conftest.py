@@ -1,4 +1,4 @@
-"""What the tests of the pages share: a folder with the files and models that examples name."""
+"""Fixtures of the tests of pages: a folder with the files and models of the examples."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def stand_ins(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> dict[str, str]:
-    """What stands in an example -> what runs in its place. The files that examples name are in the folder at hand."""
+    """Map text of an example to its replacement in the test. The files of the examples are in the current folder."""
     for name, recording in RECORDINGS.items():
         shutil.copy(speech_dir / "librivox" / recording, tmp_path / name)
     sides = [soundfile.read(tmp_path / name)[0] for name in list(RECORDINGS)[:2]]

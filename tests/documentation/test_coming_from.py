@@ -18,7 +18,7 @@ ROW = re.compile(r"^\| (?P<theirs>.*?) \| (?P<ours>.*?) \|.*\|$", re.M)
 
 
 def names(page: Path) -> list[str]:
-    """Return what the column `Transept` of a page's tables has in backquotes."""
+    """Return the names in backquotes in the column `Transept` of a page's tables."""
     rows = [row["ours"] for row in ROW.finditer(page.read_text(encoding="utf-8"))]
     return [name for row in rows if row not in ("Transept", "---") for name in re.findall(r"`([^`]+)`", row)]
 

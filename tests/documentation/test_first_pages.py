@@ -1,4 +1,4 @@
-"""What a newcomer reads: README.md, tutorials, how-to pages, notebooks. Their examples run and print what is shown."""
+"""README.md, tutorials, how-to pages and notebooks: examples run, and their output is the shown one."""
 
 from __future__ import annotations
 

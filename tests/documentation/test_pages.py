@@ -52,7 +52,7 @@ def prose(page: Path) -> str:
 
 
 def anchors(page: Path) -> set[str]:
-    """What may follow # in a link to a page: its headings, as GitHub spells them, and names of the reference."""
+    """Return the anchors of a page: its headings, as GitHub spells them, and names of the reference."""
     text = FENCE.sub("", (ROOT / page).read_text(encoding="utf-8"))
     found: set[str] = set(re.findall(r"^::: (\S+)$", text, re.M))
     for heading in re.findall(r"^#+ (.*)$", text, re.M):
@@ -116,7 +116,7 @@ def test_the_reference_has_every_public_name(module: str) -> None:
 
 
 def python(code: str, folder: Path) -> str:
-    """What a program prints that runs in a folder."""
+    """Return the output of a program that runs in a folder."""
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
     return done.stdout
 
