@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
+from typing import Any
 
 from transept.cli.documents import DECODING
 from transept.cli.engine_options import LIMITS, NAMES
@@ -45,6 +46,23 @@ is an error.
 """
 
 
+SECTIONS = [  # title, class, where its options are accepted
+    ("Transcription", TranscriptionOptions, "`transept.transcribe`, `Transcriber`, `transept transcribe`, HTTP"),
+    ("Voice activity", VadOptions, "`vad_options=`, `transept transcribe`, HTTP"),
+    ("Subtitles", SubtitleLayout, "`Transcript.write`, `transept transcribe`, `transept align`, HTTP"),
+    ("The command alone", CommandOptions, "`transept transcribe`"),
+    ("Generation", SamplingParams, "`Engine.generate`, text tasks, `/v1/completions`"),
+    ("Text tasks", TranslationOptions, "`transept.summarize`, `translate`, `generate`, `TextGenerator`, HTTP"),
+    ("Images", ReadingOptions, "`transept.read_text`, `caption`, `VisionReader`, `transept read`, HTTP"),
+    ("Pages of a PDF", PageOptions, "`pdf_pages`, `transept read`, HTTP"),
+    ("Engine", EngineConfig, "`Engine`, `Transcriber`, `TextGenerator`, `VisionReader`, every command"),
+    ("Limits", Limits, "`limits=` of an engine"),
+    ("Server", ServerSettings, "`transept serve`"),
+]
+WITH_FLAG = {SamplingParams: DECODING, PageOptions: ("dpi",), EngineConfig: (*NAMES, "model"), Limits: LIMITS}
+WITHOUT_FLAG = ("vad_options", "models", "engine")
+
+
 def main() -> None:
     """Write the page."""
     PAGE.write_text(page())
@@ -52,62 +70,28 @@ def main() -> None:
 
 def page() -> str:
     """Return the page's Markdown."""
-    speech, of_text = declared(TranscriptionOptions).values(), declared(SamplingParams)
-    sections = [
-        ("Transcription", "TranscriptionOptions", "`transept.transcribe`, `Transcriber`, `transept transcribe`, HTTP"),
-        ("Voice activity", "VadOptions", "`vad_options=`, `transept transcribe`, HTTP"),
-        ("Subtitles", "SubtitleLayout", "`Transcript.write`, `transept transcribe`, `transept align`, HTTP"),
-        ("The command alone", "CommandOptions", "`transept transcribe`"),
-        ("Generation", "SamplingParams", "`Engine.generate`, text tasks, `/v1/completions`"),
-        ("Text tasks", "TranslationOptions", "`transept.summarize`, `translate`, `generate`, `TextGenerator`, HTTP"),
-        ("Images", "ReadingOptions", "`transept.read_text`, `caption`, `VisionReader`, `transept read`, HTTP"),
-        ("Pages of a PDF", "PageOptions", "`pdf_pages`, `transept read`, HTTP"),
-        ("Engine", "EngineConfig", "`Engine`, `Transcriber`, `TextGenerator`, `VisionReader`, every command"),
-        ("Limits", "Limits", "`limits=` of an engine"),
-        ("Server", "ServerSettings", "`transept serve`"),
-    ]
-    rows = {
-        "TranscriptionOptions": [row(each, "" if each.is_object else flag(each.name)) for each in speech],
-        "VadOptions": [row(each, flag(f"vad_options.{name}")) for name, each in declared(VadOptions).items()],
-        "SubtitleLayout": [row(each, flag(name)) for name, each in declared(SubtitleLayout).items()],
-        "CommandOptions": [row(each, flag(name)) for name, each in declared(CommandOptions).items()],
-        "SamplingParams": [
-            row(each, flag(written(each)) if name in DECODING else "") for name, each in of_text.items()
-        ],
-        "TranslationOptions": [row(each, flag(written(each))) for each in declared(TranslationOptions).values()],
-        "ReadingOptions": [row(each, flag(name)) for name, each in declared(ReadingOptions).items()],
-        "PageOptions": [row(each, flag(name) if name == "dpi" else "") for name, each in declared(PageOptions).items()],
-        "EngineConfig": [
-            row(each, flag(written(each)) if name in (*NAMES, "model") else "")
-            for name, each in declared(EngineConfig).items()
-        ],
-        "Limits": [row(each, flag(name) if name in LIMITS else "") for name, each in declared(Limits).items()],
-        "ServerSettings": [
-            row(
-                each,
-                "" if name in ("models", "engine") else flag(written(each)),
-                variable=PREFIX + written(each).upper(),
-            )
-            for name, each in declared(ServerSettings).items()
-        ]
-        + [row(each, flag(each.name), variable=PREFIX + each.name.upper()) for each in (API_KEY_FILE, CONFIG)],
-    }
-    parts = [HEAD]
-    for title, name, doors in sections:
-        parts.append(f"## {title}\n\n`{name}`: {doors}.\n")
-        parts.append(
-            "| option | flag | values | default | |\n| --- | --- | --- | --- | --- |\n" + "\n".join(rows[name])
-        )
-        parts.append("")
-    parts += [ALIASES, "| name | option |\n| --- | --- |", *alias_rows(), ""]
-    return "\n".join(parts)
+    tables = [_section(*section) for section in SECTIONS]
+    return "\n".join([HEAD, *tables, ALIASES, "| name | option |\n| --- | --- |", *alias_rows(), ""])
+
+
+def _section(title: str, kind: Any, doors: str) -> str:
+    options = list(declared(kind).values())
+    if kind is ServerSettings:
+        options += [API_KEY_FILE, CONFIG]
+    rows = []
+    for each in options:
+        name = f"vad_options.{each.name}" if kind is VadOptions else written(each)
+        called = flag(name) if each.name in WITH_FLAG.get(kind, [each.name]) and each.name not in WITHOUT_FLAG else ""
+        variable = PREFIX + name.upper() if kind is ServerSettings and each.name != "engine" else ""
+        rows.append(row(each, called, variable))
+    head = "| option | flag | values | default | |\n| --- | --- | --- | --- | --- |"
+    return "\n".join([f"## {title}\n\n`{kind.__name__}`: {doors}.\n", head, *rows, ""])
 
 
 def alias_rows() -> list[str]:
     """Return the rows of other programs' names."""
-    kinds = (TranscriptionOptions, SamplingParams, TranslationOptions, EngineConfig)
     found: dict[str, list[str]] = {}
-    for kind in kinds:
+    for kind in (TranscriptionOptions, SamplingParams, TranslationOptions, EngineConfig):
         for each in declared(kind).values():
             for alias in each.aliases:
                 found.setdefault(alias.name, []).extend(meaning(alias, f"{kind.__name__}.{each.name}"))
@@ -133,10 +117,9 @@ def row(each: DeclaredOption, called: str, variable: str = "") -> str:
 def values(each: DeclaredOption) -> str:
     """Return what an option's values are."""
     option = each.option
-    if each.choices:
-        named = ", ".join(f"`{word}`" for word in each.choices)
-    else:
-        named = " or ".join(kind.__name__ for kind in each.types)
+    kinds = [kind.__name__ for kind in each.types if not (each.choices and kind is str)]
+    words = ", ".join(f"`{word}`" for word in each.choices)
+    named = " or ".join(filter(None, [*kinds, words]))
     bounds = [
         f"{sign} {bound:g}"
         for sign, bound in (("≥", option.ge), (">", option.gt), ("<", option.lt), ("≤", option.le))

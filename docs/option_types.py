@@ -10,7 +10,7 @@ import operator
 import re
 import types
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -40,83 +40,65 @@ LINE = 120
 
 @dataclass(frozen=True)
 class Keywords:
-    """One TypedDict. of: declares its keys. bases: TypedDicts that it takes over. without: options that it lacks."""
+    """A TypedDict. about: what its options are of. kind: the class that declares its keys. bases: its base classes.
+
+    without: options of `kind` that are not its keys.
+    """
 
     name: str
     about: str
-    of: Any = None
+    kind: Any = None
     bases: tuple[str, ...] = ()
-    without: frozenset[str] = frozenset()
+    without: Collection[str] = ()
 
     @property
     def options(self) -> list[str]:
-        """Names of its own options."""
-        return [] if self.of is None else [name for name in declared(self.of) if name not in self.without]
+        """Names of the options that it adds to its bases."""
+        return [] if self.kind is None else [name for name in declared(self.kind) if name not in self.without]
+
+
+def _with_engine(name: str, about: str, tasks: str) -> Keywords:
+    return Keywords(name, f"{about} with an engine of its own", bases=(tasks, "EngineKeywords"))
 
 
 FILES = {
     "core": (
-        Keywords("LimitKeywords", "The options of Limits.", Limits),
-        Keywords("EngineKeywords", "The options of an Engine.", EngineConfig, without=frozenset({"model"})),
+        Keywords("LimitKeywords", "Limits", Limits),
+        Keywords("EngineKeywords", "an Engine", EngineConfig, without=["model"]),
         Keywords(
             "SingleTextKeywords",
-            "The options of SamplingParams that a call with one text as its result takes.",
+            "SamplingParams that a call with one text as its result takes",
             SamplingParams,
-            without=frozenset(WITHOUT_RESULT),
+            without=WITHOUT_RESULT,
         ),
     ),
     "speech": (
-        Keywords("VadKeywords", "The options of VadOptions.", VadOptions),
-        Keywords("SubtitleKeywords", "The options of SubtitleLayout.", SubtitleLayout),
-        Keywords(
-            "AlignmentKeywords",
-            "The options of a forced alignment.",
-            TranscriptionOptions,
-            without=frozenset(NOT_OF_ALIGNMENT),
-        ),
+        Keywords("VadKeywords", "VadOptions", VadOptions),
+        Keywords("SubtitleKeywords", "SubtitleLayout", SubtitleLayout),
+        Keywords("AlignmentKeywords", "a forced alignment", TranscriptionOptions, without=NOT_OF_ALIGNMENT),
         Keywords(
             "TranscriptionKeywords",
-            "The options of a transcription.",
+            "a transcription",
             TranscriptionOptions,
-            ("AlignmentKeywords",),
-            frozenset(declared(TranscriptionOptions)) - {*NOT_OF_ALIGNMENT},
+            bases=("AlignmentKeywords",),
+            without=set(declared(TranscriptionOptions)) - {*NOT_OF_ALIGNMENT},
         ),
-        Keywords(
-            "TranscriptionAndEngineKeywords",
-            "The options of a transcription with an engine of its own.",
-            bases=("TranscriptionKeywords", "EngineKeywords"),
-        ),
+        _with_engine("TranscriptionAndEngineKeywords", "a transcription", "TranscriptionKeywords"),
     ),
     "text": (
-        Keywords("TextKeywords", "The options of a text task.", TextOptions, ("SingleTextKeywords",)),
+        Keywords("TextKeywords", "a text task", TextOptions, ("SingleTextKeywords",)),
         Keywords(
-            "TranslationKeywords",
-            "The options of a translation.",
-            TranslationOptions,
-            ("TextKeywords",),
-            frozenset(declared(TextOptions)),
+            "TranslationKeywords", "a translation", TranslationOptions, ("TextKeywords",), declared(TextOptions).keys()
         ),
-        Keywords(
-            "TextAndEngineKeywords",
-            "The options of a text task with an engine of its own.",
-            bases=("TextKeywords", "EngineKeywords"),
-        ),
-        Keywords(
-            "TranslationAndEngineKeywords",
-            "The options of a translation with an engine of its own.",
-            bases=("TranslationKeywords", "EngineKeywords"),
-        ),
+        _with_engine("TextAndEngineKeywords", "a text task", "TextKeywords"),
+        _with_engine("TranslationAndEngineKeywords", "a translation", "TranslationKeywords"),
     ),
     "vision": (
-        Keywords("ReadingKeywords", "The options of reading images.", ReadingOptions, ("SingleTextKeywords",)),
-        Keywords(
-            "ReadingAndEngineKeywords",
-            "The options of reading images with an engine of its own.",
-            bases=("ReadingKeywords", "EngineKeywords"),
-        ),
+        Keywords("ReadingKeywords", "reading images", ReadingOptions, ("SingleTextKeywords",)),
+        _with_engine("ReadingAndEngineKeywords", "reading images", "ReadingKeywords"),
     ),
 }
-MADE_OF = {each.of: each.name for file in FILES.values() for each in file if not each.bases and each.of is not None}
+MADE_OF = {each.kind: each.name for file in FILES.values() for each in file if not each.bases}
 HOMES = {each.name: f"transept.{folder}.option_types" for folder, file in FILES.items() for each in file}
 
 
@@ -147,13 +129,13 @@ def _class(each: Keywords, imports: dict[str, str]) -> Iterator[str]:
     bases = each.bases or ("TypedDict",)
     imports.update((base, HOMES.get(base, "typing")) for base in bases)
     yield f"class {each.name}({', '.join(bases)}, total=False):"
-    yield f'    """{each.about}"""'
+    yield f'    """The options of {each.about}."""'
     if each.options:
         yield ""
-    hints = typing.get_type_hints(each.of, include_extras=True) if each.options else {}
+    hints = typing.get_type_hints(each.kind, include_extras=True) if each.options else {}
     aliases: dict[str, list[str]] = {}
     for name in each.options:
-        option = declared(each.of)[name]
+        option = declared(each.kind)[name]
         parts = _parts(hints[name], option.option.also, imports)
         yield from _field(name, parts)
         for alias in option.aliases:
@@ -174,7 +156,7 @@ def _field(name: str, parts: list[str]) -> list[str]:
 
 
 def _parts(hint: Any, also: str, imports: dict[str, str]) -> list[str]:
-    """Return the members of a union: of the declared type, and of what `parse` accepts besides."""
+    """Return the members of a union: those of the declared type, and `also`."""
     given = [_source(each, imports) for each in _members(hint)]
     for name in re.findall(r"\b[a-zA-Z_.]+\b", also):
         module, _, _ = name.rpartition(".")
@@ -187,7 +169,7 @@ def _parts(hint: Any, also: str, imports: dict[str, str]) -> list[str]:
 
 
 def _type_of(values: Iterable[Any]) -> Any:
-    """Return the type of an alias that has values of its own."""
+    """Return the type of an alias that has its own values."""
     words = tuple(value for value in values if isinstance(value, str))
     kinds = dict.fromkeys(type(value) for value in values if not isinstance(value, str))
     return functools.reduce(operator.or_, kinds, Literal[words]) if words else functools.reduce(operator.or_, kinds)

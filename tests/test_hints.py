@@ -40,7 +40,8 @@ def options_of(command: str) -> Mapping[str, str]:
 def said(name: str, known: Iterable[str]) -> str:
     """The names that a hint says, with blanks between them, or its sentence, where it says none."""
     tail = hint(name, known, lambda each: f"<{known[each] if isinstance(known, Mapping) else each}>").strip()
-    tail = tail.partition(" It counts ")[0]
+    if tail.startswith(("Did you mean <", "Here that is <")):
+        tail = tail.partition("> ")[0].partition(">. ")[0].partition(">?")[0]
     names = tail.removeprefix("Did you mean ").removeprefix("Here that is ").replace(" or ", " ")
     return names.rstrip("?.").replace("<", "").replace(">", "") if names.startswith("<") else tail
 
@@ -92,12 +93,12 @@ TRANSCRIBE = {  # what is suggested, or the sentence that is said -> what was ty
     "suppress_tokens": "nst",
     "highlight_words": "karaoke",
     "token_logprobs": "logprobs",
-    "A diarizer finds by itself how many speakers there are: diarize.": "num_speakers",
-    "One engine serves all calls and threads at once.": "num_workers",
-    "A token is read from the environment: HF_TOKEN.": "token",
-    "The model times words by itself: word_timestamps.": "align_model",
-    "Files that are there are written anew, unless skip_existing is set.": "overwrite",
-    "Files are named without an option before them.": "input",
+    "A diarizer detects the number of speakers; see the option diarize.": "num_speakers",
+    "One engine serves all calls and threads at once; no option is needed.": "num_workers",
+    "The hub's token is read from the environment variable HF_TOKEN.": "token",
+    "No further model is needed for the times of words; set word_timestamps.": "align_model",
+    "Existing files are overwritten, unless skip_existing is set.": "overwrite",
+    "The input is the first argument, without a name before it.": "input text",
     NOTHING: "qqq top_k top_p grammar encoding debug print_special max suppress no_vad",
 }
 
@@ -118,7 +119,10 @@ def test_options_of_the_command(typed: str, meant: str) -> None:
         ("summarize", "max_length", "max_new_tokens"),
         ("summarize", "min_length", "min_new_tokens"),
         ("summarize", "max_input_tokens", "max_source_tokens"),
-        ("summarize", "top_k", NOTHING),
+        ("summarize", "topk", "top_k"),
+        ("summarize", "best_of", "One text is returned; Engine.generate draws several samples with n."),
+        ("generate", "num_beam_groups", "Diverse beam search is not supported; num_beams runs a plain one."),
+        ("read", "page", "pdf_pages(file, dpi=...) makes images of a PDF's pages; transept read has --dpi."),
         ("translate", "source_lang", "source_language"),
         ("translate", "target_lang", "target_language"),
         ("align", "fmt", "output_format"),
@@ -134,11 +138,11 @@ def test_options_of_other_commands(command: str, typed: str, meant: str) -> None
     ("of", "typed", "meant"),
     [
         (TranscriptionOptions, "vad_threshold", "vad_options"),
-        (TranscriptionOptions, "model_id", "The model is the argument model."),
+        (TranscriptionOptions, "model_id", "Name the model with the argument model."),
         (
             TranscriptionOptions,
             "output_format",
-            "A result is written by its method write: transcript.write('talk.srt').",
+            "Write a result to a file with its method write: transcript.write('talk.srt').",
         ),
         (TranscriptionOptions, "max_len", NOTHING),
         (EngineConfig, "devise", "device"),
@@ -146,13 +150,16 @@ def test_options_of_other_commands(command: str, typed: str, meant: str) -> None
         (EngineConfig, "compute_typ", "compute_type"),
         (EngineConfig, "attn_implementation", "attention_backend"),
         (EngineConfig, "swap_space", "swap_bytes"),
-        (EngineConfig, "data_parallel_size", "A model is split by tensor_parallel_size and pipeline_parallel_size."),
+        (EngineConfig, "data_parallel_size", "To split a model, set tensor_parallel_size and pipeline_parallel_size."),
         (SamplingParams, "num_beam", "num_beams"),
         (SamplingParams, "topk", "top_k"),
         (SamplingParams, "topp", "top_p"),
         (SamplingParams, "use_beam_search", "beam_size"),
         (SamplingParams, "stop_words", "stop"),
         (SamplingParams, "best_of", "n"),
+        (TranscriptionOptions, "max_completion_tokens", "max_new_tokens"),
+        (TranscriptionOptions, "src_lang", "language"),
+        (SamplingParams, "typical_p", "That method of sampling is not supported; top_p is similar."),
         (SamplingParams, "guided_decoding", NOTHING),
     ],
 )
@@ -215,15 +222,13 @@ def test_a_name_without_end_is_near_to_nothing() -> None:
 @pytest.mark.parametrize(
     ("known", "typed", "tail"),
     [
-        (SamplingParams, "max_length", "Here that is 'max_new_tokens'. It counts {}: max_length {prompt}."),
-        (SamplingParams, "min_length", "Here that is 'min_new_tokens'. It counts {}: min_length {prompt}."),
-        (TranscriptionOptions, "max_length", "Here that is 'max_new_tokens'. It counts {}: max_length {prompt}."),
+        (SamplingParams, "max_length", "Here that is 'max_new_tokens'. It only counts {}."),
+        (SamplingParams, "min_length", "Here that is 'min_new_tokens'. It only counts {}."),
+        (TranscriptionOptions, "max_length", "Here that is 'max_new_tokens'. It only counts {}."),
+        (SamplingParams, "do_sample", "Here that is 'temperature'. Above 0 it samples; 0 always takes the {}."),
         (SamplingParams, "max_output_tokens", "Here that is 'max_new_tokens'."),
     ],
 )
 def test_a_length_says_which_tokens_it_counts(known: type, typed: str, tail: str) -> None:
-    expected = tail.format(
-        "the tokens after the decoder prompt",
-        prompt="counts the prompt as well",
-    )
-    assert hint(typed, names_of(known)).strip() == expected
+    subject = "most likely token" if typed == "do_sample" else "the tokens after the decoder prompt"
+    assert hint(typed, names_of(known)).strip() == tail.format(subject)

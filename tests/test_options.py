@@ -1,15 +1,22 @@
 """Declared options: what the declaration alone decides, and how errors name them at each door."""
 
+import ast
+import asyncio
 import math
 import pickle
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
 
+import transept
+from transept import Transcriber
+from transept.aio import AsyncTranscriber
 from transept.cli.flags import assigned, flag
+from transept.compat.faster_whisper import WhisperModel
 from transept.errors import ParameterError
 from transept.options import Option, declared, declares_options, made_of, take_options
 from transept.serving.errors import api_error
@@ -34,13 +41,13 @@ class Leaves:
 class Tea:
     """A cup."""
 
-    minutes: Annotated[int, Option("how long it draws", "Less is weak.", ge=1, le=10)] = 3
+    minutes: Annotated[int, Option("how long it draws", "Less is weak.", ge=1, le=10, aliases=("time",))] = 3
     seed: Annotated[int | None, Option("of the cup", ge=0, le=2**64 - 1)] = None
     degrees: Annotated[float | None, Option("of the water", le=math.inf)] = None
     kind: Annotated[Literal["green", "black"], Option("of leaves")] = "green"
     milk: Annotated[bool, Option("add milk")] = False
     name: Annotated[str | None, Option("on the cup")] = None
-    leaves: Annotated[Leaves, Option("what is in it", parse=partial(made_of, Leaves))] = Leaves()
+    leaves: Annotated[Leaves, Option("what is in it", parse=partial(made_of, Leaves), aliases=("herbs",))] = Leaves()
 
     def __post_init__(self) -> None:
         take_options(self)
@@ -62,9 +69,17 @@ class Tea:
         ({"name": b"x"}, "name must be text, not b'x'", "name"),
         ({"name": "\ud800"}, "name holds half a surrogate pair, which is not valid text: '\\ud800'", "name"),
         ({"leaves": {"grams": 100}}, "leaves.grams must be a number above 0 and below 100, not 100", "leaves.grams"),
+        ({"leaves": "grams=100"}, "leaves.grams must be a number above 0 and below 100, not 100.0", "leaves.grams"),
+        ({"leaves": "x"}, "leaves must be name=value,... or a JSON object, not 'x'", "leaves"),
+        ({"time": 11}, "time must be an integer of at least 1 and at most 10, not 11", "time"),
+        ({"herbs": {"grams": 0}}, "herbs.grams must be a number above 0 and below 100, not 0", "herbs.grams"),
         ({"leaves": 5}, "leaves must be Leaves or a dict of them, not 5", "leaves"),
         ({"leaves": {"gram": 5}}, "leaves has no 'gram'. Did you mean 'grams'?", "leaves.gram"),
-        ({"sugar": 1}, "tea has no option 'sugar'. Known: degrees, kind, leaves, milk, minutes, name, seed.", "sugar"),
+        (
+            {"sugar": 1},
+            "tea has no option 'sugar'. Known: degrees, herbs, kind, leaves, milk, minutes, name, seed, time.",
+            "sugar",
+        ),
     ],
 )
 def test_the_declaration_checks_values_and_names_the_option(
@@ -150,3 +165,40 @@ def test_every_option_is_declared_with_a_help_and_its_default_is_one_of_its_valu
     for name, each in declared(cls).items():
         assert each.option.help, name
         assert each.taken(each.default) == each.default, name
+
+
+def test_a_text_gives_the_parts_of_an_option() -> None:
+    assert Tea(leaves="grams=3") == Tea(leaves='{"grams": 3}') == Tea(leaves=Leaves(3.0))  # type: ignore[arg-type]
+    assert TranscriptionOptions(vad_options="threshold=0.4") == TranscriptionOptions(vad_options={"threshold": 0.4})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"prompt": 5}, "prompt must be text or token ids, such as (50, 60), not 5"),
+        ({"temperature": "hot"}, "temperature must be numbers, such as 0.2 or (0.0, 0.2, 0.4), not 'hot'"),
+        ({"clip_timestamps": "a"}, "clip_timestamps must be numbers, such as (0.0, 10.0), not 'a'"),
+    ],
+)
+def test_the_example_in_an_error_is_a_valid_value(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError) as raised:
+        TranscriptionOptions(**given)
+    assert str(raised.value) == message
+    example = message.partition("such as ")[2].partition(", not ")[0].rpartition(" or ")[2]
+    assert TranscriptionOptions(**dict.fromkeys(given, ast.literal_eval(example)))
+
+
+def test_a_call_names_the_alias_that_was_given(tiny_en_dir: Path) -> None:
+    transcriber, silence = Transcriber(tiny_en_dir), np.zeros(16000, np.float32)
+    for call in (
+        lambda: transept.transcribe(silence, tiny_en_dir, num_beams=-1),
+        lambda: transcriber.transcribe(silence, num_beams=-1),
+        lambda: transcriber.stream(silence, num_beams=-1),
+        lambda: asyncio.run(AsyncTranscriber(transcriber).transcribe(silence, num_beams=-1)),
+        lambda: WhisperModel(str(tiny_en_dir)).transcribe(silence, beam_size=None, num_beams=-1),
+    ):
+        with pytest.raises(ParameterError, match=r"^num_beams must be an integer of at least 1, not -1$") as raised:
+            call()
+        assert raised.value.param == "num_beams"
+    with pytest.raises(ParameterError, match=r"^download_dir must be a folder or None, not 5$"):
+        transept.EngineConfig("model", download_dir=5)

@@ -9,190 +9,104 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-# How long PyTorch's threads look for work before they sleep, in rounds: some 70 microseconds. By OpenMP's default they
-# spin for milliseconds, in which nobody else has their cores. It is read as torch is loaded.
+# Rounds that PyTorch's idle threads spin before they sleep: about 70 microseconds. By OpenMP's default they spin for
+# milliseconds and keep their cores busy. OpenMP reads the variable when torch is loaded.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
 
 if TYPE_CHECKING:
     from transept import aio as aio
-    from transept.core.config import EngineConfig
-    from transept.core.engine import Engine
-    from transept.core.jobs.job import Gather, Job, Offload, Submit, Wait
-    from transept.core.outputs import CompletionOutput, RequestOutput
-    from transept.core.request.limits import Limits
-    from transept.core.request.prompt_probe import PromptProbe
-    from transept.core.request.prompts import (
-        ExplicitEncoderDecoderPrompt,
-        MultiModalPrompt,
-        Request,
-        TextPrompt,
-        TokensPrompt,
-    )
-    from transept.core.request.sampling_params import SamplingParams
-    from transept.errors import (
-        CapacityError,
-        CheckpointError,
-        EngineClosedError,
-        EngineDeadError,
-        ForkedProcessError,
-        KernelsNotBuiltError,
-        MediaError,
-        MediaTooLargeError,
-        MissingPackageError,
-        ParameterError,
-        PluginError,
-        PluginFailedError,
-        PromptError,
-        QueueFullError,
-        RequestFailedError,
-        TranseptError,
-        UnsupportedModelError,
-        UnsupportedTaskError,
-    )
-    from transept.speech.options import TranscriptionOptions
-    from transept.speech.output.subtitles import SubtitleLayout
-    from transept.speech.segments import Segment, Word
-    from transept.speech.stream import SegmentStream
-    from transept.speech.transcriber import (
-        Transcriber,
-        detect_language,
-        stream_transcribe,
-        transcribe,
-        transcribe_many,
-    )
-    from transept.speech.transcript import DetectedLanguage, Transcript, TranscriptionInfo
-    from transept.speech.vad.options import VadOptions
-    from transept.text.generated_text import GeneratedText, TextUpdate
-    from transept.text.generator import TextGenerator
-    from transept.text.tasks import generate, summarize, translate
-    from transept.vision.image_text import ImageText
-    from transept.vision.reader import VisionReader
-    from transept.vision.tasks import caption, read_text
+    from transept.core.config import EngineConfig as EngineConfig
+    from transept.core.engine import Engine as Engine
+    from transept.core.jobs.job import Gather as Gather
+    from transept.core.jobs.job import Job as Job
+    from transept.core.jobs.job import Offload as Offload
+    from transept.core.jobs.job import Submit as Submit
+    from transept.core.jobs.job import Wait as Wait
+    from transept.core.outputs import CompletionOutput as CompletionOutput
+    from transept.core.outputs import RequestOutput as RequestOutput
+    from transept.core.request.limits import Limits as Limits
+    from transept.core.request.prompt_probe import PromptProbe as PromptProbe
+    from transept.core.request.prompts import ExplicitEncoderDecoderPrompt as ExplicitEncoderDecoderPrompt
+    from transept.core.request.prompts import MultiModalPrompt as MultiModalPrompt
+    from transept.core.request.prompts import Request as Request
+    from transept.core.request.prompts import TextPrompt as TextPrompt
+    from transept.core.request.prompts import TokensPrompt as TokensPrompt
+    from transept.core.request.sampling_params import SamplingParams as SamplingParams
+    from transept.errors import CapacityError as CapacityError
+    from transept.errors import CheckpointError as CheckpointError
+    from transept.errors import EngineClosedError as EngineClosedError
+    from transept.errors import EngineDeadError as EngineDeadError
+    from transept.errors import ForkedProcessError as ForkedProcessError
+    from transept.errors import KernelsNotBuiltError as KernelsNotBuiltError
+    from transept.errors import MediaError as MediaError
+    from transept.errors import MediaTooLargeError as MediaTooLargeError
+    from transept.errors import MissingPackageError as MissingPackageError
+    from transept.errors import ParameterError as ParameterError
+    from transept.errors import PluginError as PluginError
+    from transept.errors import PluginFailedError as PluginFailedError
+    from transept.errors import PromptError as PromptError
+    from transept.errors import QueueFullError as QueueFullError
+    from transept.errors import RequestFailedError as RequestFailedError
+    from transept.errors import TranseptError as TranseptError
+    from transept.errors import UnsupportedModelError as UnsupportedModelError
+    from transept.errors import UnsupportedTaskError as UnsupportedTaskError
+    from transept.speech.options import TranscriptionOptions as TranscriptionOptions
+    from transept.speech.output.subtitles import SubtitleLayout as SubtitleLayout
+    from transept.speech.segments import Segment as Segment
+    from transept.speech.segments import Word as Word
+    from transept.speech.stream import SegmentStream as SegmentStream
+    from transept.speech.transcriber import Transcriber as Transcriber
+    from transept.speech.transcriber import detect_language as detect_language
+    from transept.speech.transcriber import stream_transcribe as stream_transcribe
+    from transept.speech.transcriber import transcribe as transcribe
+    from transept.speech.transcriber import transcribe_many as transcribe_many
+    from transept.speech.transcript import DetectedLanguage as DetectedLanguage
+    from transept.speech.transcript import Transcript as Transcript
+    from transept.speech.transcript import TranscriptionInfo as TranscriptionInfo
+    from transept.speech.vad.options import VadOptions as VadOptions
+    from transept.text.generated_text import GeneratedText as GeneratedText
+    from transept.text.generated_text import TextUpdate as TextUpdate
+    from transept.text.generator import TextGenerator as TextGenerator
+    from transept.text.tasks import generate as generate
+    from transept.text.tasks import summarize as summarize
+    from transept.text.tasks import translate as translate
+    from transept.vision.image_text import ImageText as ImageText
+    from transept.vision.reader import VisionReader as VisionReader
+    from transept.vision.tasks import caption as caption
+    from transept.vision.tasks import read_text as read_text
 
-_LAZY_IMPORTS = {
-    "Engine": "transept.core.engine",
-    "EngineConfig": "transept.core.config",
-    "Gather": "transept.core.jobs.job",
-    "Job": "transept.core.jobs.job",
-    "Offload": "transept.core.jobs.job",
-    "PromptProbe": "transept.core.request.prompt_probe",
-    "Request": "transept.core.request.prompts",
-    "SamplingParams": "transept.core.request.sampling_params",
-    "Submit": "transept.core.jobs.job",
-    "Wait": "transept.core.jobs.job",
-    "CompletionOutput": "transept.core.outputs",
-    "RequestOutput": "transept.core.outputs",
-    "ExplicitEncoderDecoderPrompt": "transept.core.request.prompts",
-    "MultiModalPrompt": "transept.core.request.prompts",
-    "TextPrompt": "transept.core.request.prompts",
-    "TokensPrompt": "transept.core.request.prompts",
-    "CapacityError": "transept.errors",
-    "CheckpointError": "transept.errors",
-    "EngineClosedError": "transept.errors",
-    "EngineDeadError": "transept.errors",
-    "ForkedProcessError": "transept.errors",
-    "KernelsNotBuiltError": "transept.errors",
-    "MediaError": "transept.errors",
-    "MediaTooLargeError": "transept.errors",
-    "MissingPackageError": "transept.errors",
-    "ParameterError": "transept.errors",
-    "PluginError": "transept.errors",
-    "PluginFailedError": "transept.errors",
-    "Limits": "transept.core.request.limits",
-    "PromptError": "transept.errors",
-    "QueueFullError": "transept.errors",
-    "RequestFailedError": "transept.errors",
-    "TranseptError": "transept.errors",
-    "UnsupportedModelError": "transept.errors",
-    "UnsupportedTaskError": "transept.errors",
-    "GeneratedText": "transept.text.generated_text",
-    "TextGenerator": "transept.text.generator",
-    "TextUpdate": "transept.text.generated_text",
-    "generate": "transept.text.tasks",
-    "summarize": "transept.text.tasks",
-    "translate": "transept.text.tasks",
-    "DetectedLanguage": "transept.speech.transcript",
-    "Segment": "transept.speech.segments",
-    "SegmentStream": "transept.speech.stream",
-    "SubtitleLayout": "transept.speech.output.subtitles",
-    "Transcriber": "transept.speech.transcriber",
-    "Transcript": "transept.speech.transcript",
-    "TranscriptionInfo": "transept.speech.transcript",
-    "TranscriptionOptions": "transept.speech.options",
-    "VadOptions": "transept.speech.vad.options",
-    "Word": "transept.speech.segments",
-    "detect_language": "transept.speech.transcriber",
-    "stream_transcribe": "transept.speech.transcriber",
-    "transcribe": "transept.speech.transcriber",
-    "transcribe_many": "transept.speech.transcriber",
-    "ImageText": "transept.vision.image_text",
-    "VisionReader": "transept.vision.reader",
-    "caption": "transept.vision.tasks",
-    "read_text": "transept.vision.tasks",
+_NAMES_OF_MODULES = {
+    "transept.core.config": "EngineConfig",
+    "transept.core.engine": "Engine",
+    "transept.core.jobs.job": "Gather Job Offload Submit Wait",
+    "transept.core.outputs": "CompletionOutput RequestOutput",
+    "transept.core.request.limits": "Limits",
+    "transept.core.request.prompt_probe": "PromptProbe",
+    "transept.core.request.prompts": "ExplicitEncoderDecoderPrompt MultiModalPrompt Request TextPrompt TokensPrompt",
+    "transept.core.request.sampling_params": "SamplingParams",
+    "transept.errors": (
+        "CapacityError CheckpointError EngineClosedError EngineDeadError ForkedProcessError KernelsNotBuiltError "
+        "MediaError MediaTooLargeError MissingPackageError ParameterError PluginError PluginFailedError "
+        "PromptError QueueFullError RequestFailedError TranseptError UnsupportedModelError UnsupportedTaskError"
+    ),
+    "transept.speech.options": "TranscriptionOptions",
+    "transept.speech.output.subtitles": "SubtitleLayout",
+    "transept.speech.segments": "Segment Word",
+    "transept.speech.stream": "SegmentStream",
+    "transept.speech.transcriber": "Transcriber detect_language stream_transcribe transcribe transcribe_many",
+    "transept.speech.transcript": "DetectedLanguage Transcript TranscriptionInfo",
+    "transept.speech.vad.options": "VadOptions",
+    "transept.text.generated_text": "GeneratedText TextUpdate",
+    "transept.text.generator": "TextGenerator",
+    "transept.text.tasks": "generate summarize translate",
+    "transept.vision.image_text": "ImageText",
+    "transept.vision.reader": "VisionReader",
+    "transept.vision.tasks": "caption read_text",
 }
+_LAZY_IMPORTS = {name: module for module, names in _NAMES_OF_MODULES.items() for name in names.split()}
 
-__all__ = [
-    "CapacityError",
-    "CheckpointError",
-    "CompletionOutput",
-    "DetectedLanguage",
-    "Engine",
-    "EngineClosedError",
-    "EngineConfig",
-    "EngineDeadError",
-    "ExplicitEncoderDecoderPrompt",
-    "ForkedProcessError",
-    "Gather",
-    "GeneratedText",
-    "ImageText",
-    "Job",
-    "KernelsNotBuiltError",
-    "Limits",
-    "MediaError",
-    "MediaTooLargeError",
-    "MissingPackageError",
-    "MultiModalPrompt",
-    "Offload",
-    "ParameterError",
-    "PluginError",
-    "PluginFailedError",
-    "PromptError",
-    "PromptProbe",
-    "QueueFullError",
-    "Request",
-    "RequestFailedError",
-    "RequestOutput",
-    "SamplingParams",
-    "Segment",
-    "SegmentStream",
-    "Submit",
-    "SubtitleLayout",
-    "TextGenerator",
-    "TextPrompt",
-    "TextUpdate",
-    "TokensPrompt",
-    "Transcriber",
-    "Transcript",
-    "TranscriptionInfo",
-    "TranscriptionOptions",
-    "TranseptError",
-    "UnsupportedModelError",
-    "UnsupportedTaskError",
-    "VadOptions",
-    "VisionReader",
-    "Wait",
-    "Word",
-    "caption",
-    "detect_language",
-    "generate",
-    "read_text",
-    "stream_transcribe",
-    "summarize",
-    "transcribe",
-    "transcribe_many",
-    "translate",
-]
+__all__ = sorted(_LAZY_IMPORTS)
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 from typing import Any, Self
 
-MOST_NAMES = 60  # that a message lists
+MOST_NAMES = 60  # in a message's list
 LONGEST_MESSAGE = 1000  # characters of a foreign exception's message that an error repeats
 LONGEST_REPR = 100  # characters of a value's repr in a message
 LONGEST_NAME = 100  # characters; for a longer name no suggestion is searched, since the search would take long
@@ -72,6 +72,15 @@ class TranseptError(Exception):
         others = {name(each): value for each, value in self.others.items()}
         param = None if self.param is None else name(self.param)
         return type(self)(message, param=param, value=self.value, others=others)
+
+    def spelling(self, names: Mapping[str, str]) -> Self:
+        """Return the error with the names that `names` has for its options. A part of an option keeps its own name."""
+
+        def spelt(name: str) -> str:
+            option, dot, part = name.partition(".")
+            return names.get(option, option) + dot + part
+
+        return self.renamed(spelt)
 
     def at(self, place: str, param: str | None = None) -> Self:
         """Return the error with a place before its message. param: the parameter at fault if the error names none."""
@@ -195,6 +204,12 @@ def shown(value: Any) -> str:
     return text if len(text) <= LONGEST_REPR else f"{text[:LONGEST_REPR]}..."
 
 
+def either(values: Iterable[Any]) -> str:
+    """Return values as a choice in a sentence: ``True, False or "never"``."""
+    *first, last = (f'"{each}"' if isinstance(each, str) else str(each) for each in values)
+    return f"{', '.join(first)} or {last}" if first else last
+
+
 def is_interruption(error: BaseException) -> bool:
     """Return True if an error may come from a signal, as KeyboardInterrupt does: only in the main thread."""
     return not isinstance(error, Exception) and threading.current_thread() is threading.main_thread()
@@ -289,7 +304,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
     Lists only a few names if there are more than MOST_NAMES.
     """
-    known = sorted(known)
+    known = sorted({*known})
     if not known:
         return ""
     if near := nearest(name, known):

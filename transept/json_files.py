@@ -1,4 +1,4 @@
-"""read_json: the small files of a checkpoint, which a stranger wrote, read within bounds."""
+"""read_json: read the small files of an untrusted checkpoint, up to a size limit."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 
 from transept.errors import CheckpointError
 
-MOST_JSON_BYTES = 64 << 20  # 64 MiB; an index of a thousand shards has some MB
+MOST_JSON_BYTES = 64 << 20  # 64 MiB; the index of a thousand shards has a few MB
 
 
 def check_file(path: Path, most_bytes: int) -> None:
-    """Raise CheckpointError for what is no file, and for one of more bytes, before it is read into memory."""
+    """Raise CheckpointError for a path that is not a regular file, and for a file of more bytes."""
     try:
         status = path.stat()
     except OSError as error:
         raise CheckpointError(f'cannot read "{path}": {error}') from None
     if not S_ISREG(status.st_mode):
-        raise CheckpointError(f'cannot read "{path}": it is no file')
+        raise CheckpointError(f'cannot read "{path}": it is not a regular file')
     if status.st_size > most_bytes:
-        raise CheckpointError(f'"{path}" has {status.st_size:,} bytes, and at most {most_bytes:,} are read into memory')
+        raise CheckpointError(f'"{path}" has {status.st_size:,} bytes, more than the limit of {most_bytes:,}')
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file. Raises CheckpointError when it cannot be read, is no object, or is far too large."""
+    """Return the JSON object in a file. Raises CheckpointError for any other content, and as read_json_value."""
     content = read_json_value(path)
     if not isinstance(content, dict):
         raise CheckpointError(f'"{path}" is not a JSON object')
@@ -33,9 +33,12 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_json_value(path: Path) -> Any:
-    """Any JSON value from a file. Raises CheckpointError when it cannot be read or is far too large."""
+    """Return the JSON value in a file, which may begin with a byte order mark.
+
+    Raises CheckpointError if it cannot be read, is not JSON or is larger than MOST_JSON_BYTES.
+    """
     check_file(path, MOST_JSON_BYTES)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:  # RecursionError: thousands of brackets in each other
+        return json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:  # RecursionError: thousands of nested brackets
         raise CheckpointError(f'cannot read "{path}": {error}') from None

@@ -1,4 +1,4 @@
-"""What is closed when it is no longer needed."""
+"""Closable: the base of classes with ``close()``."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Self
 
 
 class Closable(ABC):
-    """Something with ``close()``, which leaving a ``with`` statement calls."""
+    """A context manager that calls ``close()``."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what is held."""
+        """Free the resources."""
 
     def __enter__(self) -> Self:
         return self

@@ -5,21 +5,21 @@ Used by the dataclasses of options and by the calls that take them as ``**option
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any, Protocol, TypeVar, cast
 
-from transept.errors import ParameterError, nearest, shown, suggest
+from transept.errors import ParameterError, either, nearest, shown, suggest
 
-Options = TypeVar("Options")
 Call = TypeVar("Call", bound=Callable[..., Any])
 
 SHORTEST_MISSPELT = 5  # letters; shorter names are similar to many words, so no typo of them is corrected
+MOST_LISTED = 25  # names in the message about an unknown one
 MOST_LETTERS_MORE = 2  # difference in length between such a name and a typo of it
 
 
@@ -41,10 +41,10 @@ class Alias:
         try:
             return self.values[value]
         except (KeyError, TypeError):
-            known = ", ".join(map(str, self.values))
-            raise ParameterError(
-                f"{{{self.name}}} must be one of {known}, not {shown(value)}", param=self.name, value=value
-            ) from None
+            message = (
+                f"{{{self.name}}} must be {either(self.values)}, not {shown(value)}{near_value(value, self.values)}"
+            )
+            raise ParameterError(message, param=self.name, value=value) from None
 
     def from_text(self, text: str) -> Any:
         """Parse a text to one of the alias's own `values`. Raises ParameterError for any other text."""
@@ -94,25 +94,27 @@ def by_own_names(given: Mapping[str, Any], options: Iterable[Named]) -> dict[str
     return found
 
 
-def refuses_unknown(what: str) -> Callable[[type[Options]], type[Options]]:
-    """Decorate a dataclass of options, so that its constructor raises ParameterError for an unknown keyword.
+def aliases_in(given: Container[str], options: Iterable[Named]) -> dict[str, str]:
+    """Map options to the aliases by which they are given. Omits aliases with values of their own."""
+    pairs = ((each.name, alias) for each in options for alias in each.aliases)
+    return {name: alias.name for name, alias in pairs if alias.name in given and alias.values is None}
 
-    what: begins the message, such as ``"Engine has no option"``. The constructor's signature stays that of the fields.
-    """
 
-    def decorate(cls: type[Options]) -> type[Options]:
-        make = cls.__init__
-        known = [each.name for each in dataclasses.fields(cls)]  # type: ignore[arg-type]  # a dataclass, as said
+@contextlib.contextmanager
+def errors_as_given(given: Container[str], options: Iterable[Named]) -> Iterator[None]:
+    """Raise ParameterErrors of the body with the aliases by which options are given in place of their own names."""
+    try:
+        yield
+    except ParameterError as error:
+        if not (aliases := aliases_in(given, options)):
+            raise
+        raise error.spelling(aliases) from error.__cause__
 
-        @functools.wraps(make)
-        def make_known(self: Options, *args: Any, **options: Any) -> None:
-            refuse_unknown(what, options, known)
-            make(self, *args, **options)
 
-        cls.__init__ = make_known  # type: ignore[method-assign, assignment]
-        return cls
-
-    return decorate
+def near_value(value: Any, known: Iterable[Any]) -> str:
+    """Return the end of a message about a wrong value: the nearest valid word, or nothing."""
+    near = nearest(value, (each for each in known if isinstance(each, str))) if isinstance(value, str) else None
+    return f'. Did you mean "{near}"?' if near else ""
 
 
 def finite(value: Any) -> float:
@@ -123,18 +125,13 @@ def finite(value: Any) -> float:
         return math.inf
 
 
-def made_of(cls: type[Options], what: str, given: Mapping[str, Any]) -> Options:
-    """Make options from a mapping. Raises ParameterError for an unknown name. what: see `refuses_unknown`."""
-    refuse_unknown(what, given, [each.name for each in dataclasses.fields(cls)])  # type: ignore[arg-type]
-    return cls(**given)
-
-
 def refuse_unknown(what: str, given: Iterable[str], known: Iterable[str]) -> None:
     """Raise ParameterError for the first unknown name. The message suggests the equivalent or nearest known name."""
     known = list(known)
     for name in given:
         if name not in known:
-            message = f"{what} {name!r}.{hint(str(name), known) or suggest(str(name), known)}"
+            listed = f" docs/options.md lists all {len(known)} names." if len(known) > MOST_LISTED else ""
+            message = f"{what} {name!r}.{hint(str(name), known) or listed or suggest(str(name), known)}"
             raise ParameterError(message, param=str(name))
 
 
@@ -202,11 +199,17 @@ def shows_options(*of: Callable[..., Any], without: Iterable[str] = ()) -> Calla
                 if each.kind is not Parameter.VAR_KEYWORD and name not in without:
                     shown.setdefault(name, each.replace(kind=Parameter.KEYWORD_ONLY))
 
-        @functools.wraps(call)
         def by_names(*args: Any, **given: Any) -> Any:
-            return call(*args, **by_own_names(given, options))
+            own = by_own_names(given, options)
+            with errors_as_given(given, options):
+                return call(*args, **own)
 
-        found: Any = by_names
+        async def by_names_async(*args: Any, **given: Any) -> Any:
+            own = by_own_names(given, options)
+            with errors_as_given(given, options):
+                return await call(*args, **own)
+
+        found: Any = functools.wraps(call)(by_names_async if inspect.iscoroutinefunction(call) else by_names)
         found.__signature__ = signature.replace(parameters=[*shown.values()])
         found.declared_options = options
         return cast("Call", found)

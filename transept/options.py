@@ -14,13 +14,13 @@ import math
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Annotated, Any, Literal, TypeVar
 
-from transept.errors import OPTION, ParameterError, nearest, shown, suggest
-from transept.option_names import Alias, by_own_names, finite, refuse_unknown
+from transept.errors import OPTION, ParameterError, either, shown, suggest
+from transept.option_names import Alias, by_own_names, errors_as_given, finite, near_value, refuse_unknown
 
 Options = TypeVar("Options")
 
@@ -92,7 +92,7 @@ class DeclaredOption:
             return None
         if self.choices and not isinstance(value, tuple({*self.types} - {str})):
             if not isinstance(value, str) or value not in self.choices:
-                raise self._error(value, near=nearest(value, self.choices) if isinstance(value, str) else None)
+                raise self._error(value)
             return value
         if bool in self.types:
             if not isinstance(value, bool):
@@ -120,6 +120,8 @@ class DeclaredOption:
             return None
         if text in self.choices or (self.option.parse is not None and not self.is_object):
             return text
+        if self.is_object:
+            return parts_of(next(filter(dataclasses.is_dataclass, self.types)), self.name, text, self.option.wanted)
         try:
             if bool in self.types:
                 return TRUTHS[plain]
@@ -127,34 +129,11 @@ class DeclaredOption:
                 return int(text)
             if float in self.types:
                 return float(text)
-            if self.is_object:
-                return self._parts(text)
-        except ParameterError:  # of a part
-            raise
-        except (ValueError, KeyError, TypeError, RecursionError):
-            of_object = self.option.wanted or "name=value,... or a JSON object"
-            wanted = "true or false" if self.is_flag else of_object if self.is_object else self.wanted
-            raise ParameterError(
-                f"{{{self.name}}} must be {wanted}, not {shown(text[:100])}", param=self.name, value=text
-            ) from None
+        except (ValueError, KeyError):
+            wanted = "true or false" if self.is_flag else self.wanted
+            message = f"{{{self.name}}} must be {wanted}, not {shown(text[:100])}"
+            raise ParameterError(message, param=self.name, value=text) from None
         return text
-
-    def _parts(self, text: str) -> dict[str, Any]:
-        """Return the options in ``name=value,...`` or JSON. Raises ValueError or TypeError for another text."""
-        if text.lstrip().startswith(("{", "[")):
-            if isinstance(parsed := json.loads(text), dict):
-                return parsed
-            raise TypeError
-        kind = next(filter(dataclasses.is_dataclass, self.types))
-        found: dict[str, Any] = {}
-        for part in text.split(","):
-            name, value = map(str.strip, part.split("="))
-            option = declared(kind).get(name.replace("-", "_"))
-            try:
-                found[option.name if option else name] = option.from_text(value) if option else value
-            except ParameterError as error:
-                raise error.renamed(lambda part: f"{self.name}.{part}") from None
-        return found
 
     @property
     def aliases(self) -> tuple[Alias, ...]:
@@ -192,22 +171,17 @@ class DeclaredOption:
         kind = int if isinstance(value, Integral) else float
         return value if type(value) is kind else kind(value)  # a NumPy scalar becomes Python's
 
-    def _error(self, value: Any, near: str | None = None) -> ParameterError:
-        hint = f'. Did you mean "{near}"?' if near else ""
-        return ParameterError(
-            f"{{{self.name}}} must be {self.wanted}, not {shown(value)}{hint}", param=self.name, value=value
-        )
+    def _error(self, value: Any) -> ParameterError:
+        message = f"{{{self.name}}} must be {self.wanted}, not {shown(value)}{near_value(value, self.choices)}"
+        return ParameterError(message, param=self.name, value=value)
 
     @property
     def wanted(self) -> str:
         """Description of a valid value, for an error."""
         if self.option.wanted:
             return self.option.wanted
-        if self.choices:
-            words = [*(("True", "False") if self.is_flag else ()), *(f'"{word}"' for word in self.choices)]
-            return f"{', '.join(words[:-1])} or {words[-1]}"
-        if self.is_flag:
-            return "True or False"
+        if self.choices or self.is_flag:
+            return either([*((True, False) if self.is_flag else ()), *self.choices])
         if self.is_object:
             (kind,) = self.types
             return f"{kind.__name__} or a dict of them"
@@ -234,13 +208,9 @@ class DeclaredOption:
         return f" {' and '.join(parts)}{unset}" if parts else ""
 
 
+@functools.cache
 def declared(cls: Any) -> Mapping[str, DeclaredOption]:
     """Return the options of a dataclass, by name, in the order of its fields."""
-    return _declared(cls)
-
-
-@functools.cache
-def _declared(cls: Any) -> Mapping[str, DeclaredOption]:
     hints = typing.get_type_hints(cls, include_extras=True)
     return {field.name: _declaration(field.name, hints[field.name], field.default) for field in dataclasses.fields(cls)}
 
@@ -280,11 +250,34 @@ def refusal(options: Any, message: str, param: str = "") -> ParameterError:
     return ParameterError(message, param=param, value=values[param], others=values)
 
 
+def parts_of(kind: Any, name: str, text: str, wanted: str = "") -> dict[str, Any]:
+    """Return the options of a dataclass in the text ``name=value,...`` or a JSON object.
+
+    name: the option whose value the text is. wanted: description of a valid text. Raises ParameterError.
+    """
+    found: dict[str, Any] = {}
+    try:
+        if text.lstrip().startswith(("{", "[")):
+            return dict(json.loads(text).items())
+        for part in text.split(","):
+            key, value = map(str.strip, part.split("="))
+            option = declared(kind).get(key.replace("-", "_"))
+            found[option.name if option else key] = option.from_text(value) if option else value
+    except ParameterError as error:
+        raise error.renamed(lambda part: f"{name}.{part}") from None
+    except (ValueError, AttributeError, RecursionError):
+        message = f"{{{name}}} must be {wanted or 'name=value,... or a JSON object'}, not {shown(text[:100])}"
+        raise ParameterError(message, param=name, value=text) from None
+    return found
+
+
 def made_of(kind: type[Options], name: str, given: Any) -> Any:
-    """Make a dataclass of options from a mapping. Return other values unchanged.
+    """Make a dataclass of options from a mapping, or from a text as in `parts_of`. Return other values unchanged.
 
     name: the option whose value the mapping is. Raises ParameterError with ``NAME.PART`` as its parameter.
     """
+    if isinstance(given, str):
+        given = parts_of(kind, name, given)
     if not isinstance(given, Mapping):
         return given
     for part in given:
@@ -297,13 +290,17 @@ def made_of(kind: type[Options], name: str, given: Any) -> Any:
         raise error.renamed(lambda part: f"{name}.{part}") from None
 
 
-def split_options(what: str, given: Mapping[str, Any], *kinds: Any) -> tuple[dict[str, Any], ...]:
+def split_options(
+    what: str, given: Mapping[str, Any], *kinds: Any, without: Container[str] = ()
+) -> tuple[dict[str, Any], ...]:
     """Split keywords by the dataclass of options that declares each: one dict for each of `kinds`. Accepts aliases.
 
-    what: begins the message of the ParameterError for a keyword that none of them declares.
+    what: begins the message of the ParameterError for a keyword that none of them declares. without: options that this
+    message does not suggest, since the call refuses them.
     """
     given = by_own_names(given, [each for kind in kinds for each in declared(kind).values()])
-    refuse_unknown(what, given, [name for kind in kinds for name in declared(kind)])
+    known = [name for kind in kinds for name in declared(kind)]
+    refuse_unknown(what, [name for name in given if name not in known], [name for name in known if name not in without])
     parts: list[dict[str, Any]] = [{} for _ in kinds]
     for name, value in given.items():
         next(part for kind, part in zip(kinds, parts, strict=True) if name in declared(kind))[name] = value
@@ -324,12 +321,15 @@ def declares_options(what: str) -> Callable[[type[Options]], type[Options]]:
         @functools.wraps(make)
         def make_known(self: Options, *args: Any, **given: Any) -> None:
             refuse_unknown(what, given, names)
-            make(self, *args, **by_own_names(given, options.values()))
+            own = by_own_names(given, options.values())
+            with errors_as_given(given, options.values()):
+                make(self, *args, **own)
 
         cls.__init__ = make_known  # type: ignore[method-assign, assignment]
         cls.declared_options = (*options.values(),)  # type: ignore[attr-defined]  # for `shows_options`
-        if cls.__doc__ is not None:
-            listed = (f"    {name}: {each.option.help}. {each.option.more}" for name, each in options.items())
+        helps = [(name, each.option) for name, each in options.items() if each.option.help]
+        if cls.__doc__ is not None and helps:
+            listed = (f"    {name}: {option.help}. {option.more}" for name, option in helps)
             cls.__doc__ = cls.__doc__.rstrip() + "\n\n" + "\n".join(line.rstrip() for line in listed) + "\n"
         return cls
 

@@ -83,7 +83,7 @@ def test_the_text_is_never_written_over(
     text.write_text(f"{SENTENCE}\n\n")
     done = command("align", clip, text, "--model", MODEL, "-o", tmp_path, *formats)
     assert done.returncode == 2
-    assert f"{clip.stem}.txt would be overwritten with what comes of it; give another folder" in done.stderr
+    assert f"{clip.stem}.txt would be overwritten with the result; give another folder" in done.stderr
     assert text.read_text() == f"{SENTENCE}\n\n"
     done = command("align", clip, text, "--model", MODEL, "-o", tmp_path, "-f", "srt")
     assert done.returncode == 0, done.stderr

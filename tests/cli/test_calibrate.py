@@ -53,7 +53,7 @@ def test_recordings_without_a_word_keep_nothing(command: Command, tmp_path: Path
         file.writeframes(bytes(2 * 16_000))
     done = command("calibrate", MODEL, tmp_path / "silence.wav")
     assert done.returncode == 1
-    assert "no word is said" in done.stderr
+    assert "these recordings have no words" in done.stderr
     assert not data_folder.exists()
 
 
@@ -77,13 +77,13 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_measured(
     done = command("calibrate", MODEL, prompts)
     assert done.returncode == 1
     assert done.stdout == ""
-    assert "XDG_DATA_HOME names another place" in done.stderr
+    assert "set XDG_DATA_HOME to another one" in done.stderr
 
 
 def test_nothing_is_shown_where_nothing_was_measured(command: Command) -> None:
     done = command("calibrate", MODEL, "--show")
     assert done.returncode == 1
-    assert "nothing is kept" in done.stderr
+    assert f"no result of {MODEL} is saved in" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,8 @@ def test_what_a_command_is_about_may_stand_on_both_sides_of_an_option(many: str)
             "--quantization and --compute-type are the same option: give one of them",
         ),
         (["transcribe", "talk.flac", "--silero", "True"], "there is no option --silero. Here that is --vad."),
-        (["plugins", "list", "twice"], "transept plugins list: error: this has no meaning here: twice."),
-        (["plugins", "list", "--", "twice"], "this has no meaning here:"),
+        (["plugins", "list", "twice"], "transept plugins list: error: unexpected arguments: twice."),
+        (["plugins", "list", "--", "twice"], "unexpected arguments:"),
         (["transcribe", "talk.flac", "--patience", "0"], "error: --patience must be a number above 0, not 0.0"),
         (["transcribe", "talk.flac", "--temperature", "-1"], "error: --temperature must be numbers of at least 0"),
         (["transcribe", "talk.flac", "--multilingual", "--language", "de"], "error: --multilingual detects the lang"),
@@ -100,7 +100,7 @@ def test_what_a_command_is_about_may_stand_on_both_sides_of_an_option(many: str)
         (["transcribe", "talk.flac", "-osrt"], "there is no option -osrt. Here that is --output-format."),
         (["transcribe", "talk.flac", "-of", "talk"], "there is no option -of. Here that is --output-name."),
         (["transcribe", "talk.flac", "-tr"], "there is no option -tr. Here that is --task."),
-        (["transcribe", "talk.flac", "-np"], "there is no option -np. Standard error has all but the text"),
+        (["transcribe", "talk.flac", "-np"], "there is no option -np. Everything but the text goes to standard error"),
         (["transcribe", "-f", __file__], "is a file, which is named without an option before it"),
         (
             ["transcribe", "talk.flac", "--suppress_tokens", "a"],
@@ -108,19 +108,22 @@ def test_what_a_command_is_about_may_stand_on_both_sides_of_an_option(many: str)
         ),
         (["summarize", "report.txt", "-t", "4"], "there is no option -t. Here that is --threads."),
         (["summarize", "report.txt", "-l", "en"], "there is no option -l. See transept summarize --help."),
-        (["transcribe", "talk.flac", "--max_speakers", "2"], "A diarizer finds by itself how many speakers there are"),
+        (["transcribe", "talk.flac", "--max_speakers", "2"], "A diarizer detects the number of speakers"),
         (["transcribe", "talk.flac", "--channel", "lef"], 'Did you mean "left"?'),
         (["transcribe", "talk.flac", "--channel", "each", "--diarize"], "leave --diarize out"),
         (["transcribe", "talk.flac", "--vad=yes"], "argument --vad: must be True or False, not 'yes'"),
         (["transcribe", "--word_timestamps", "talk.flac"], "--word_timestamps: must be True or False, not 'talk.flac'"),
-        (["transcribe", "talk.flac", "--detect-language", "-f", "srt"], "there is nothing for --output-format"),
-        (["transcribe", "talk.flac", "--detect-language", "--task", "translate"], "there is nothing for --task"),
+        (["transcribe", "talk.flac", "--detect-language", "-f", "srt"], "so --output-format has no effect"),
+        (["transcribe", "talk.flac", "--detect-language", "--task", "translate"], "so --task has no effect"),
         (
             ["transcribe", "talk.flac", "--detect-language", "--batched", "--vad-threshold", "0.4"],
-            "nothing for --batched",
+            "so --batched has no effect",
         ),
         *(
-            (["transcribe", "talk.flac", "--detect-language", *given.split()], f"nothing for {given.split()[0]}; leave")
+            (
+                ["transcribe", "talk.flac", "--detect-language", *given.split()],
+                f"so {given.split()[0]} has no effect; leave",
+            )
             for given in (
                 *("--temperature 0", "--seed 0", "--beam-size None", "--no-condition-on-previous-text"),
                 *("--no-suppress-blank", "--vad-threshold 0.4", "--max-line-width 10", "--batch-size 4"),
@@ -132,6 +135,14 @@ def test_what_a_command_is_about_may_stand_on_both_sides_of_an_option(many: str)
             "--channel left or --channel right is one",
         ),
         (["transcribe", "talk.flac", "--detect-language", "--language", "de"], "and --language says it; leave one out"),
+        (["transcribe", "talk.flac", "--num_beams", "-1"], "--num-beams must be an integer of at least 1, not -1"),
+        (
+            ["transcribe", "talk.flac", "--vad_parameters", "threshold=2"],
+            "--vad-parameters threshold must be a number above 0 and below 1, not 2.0",
+        ),
+        (["transcribe", "talk.flac", "--fp16", "maybe"], "argument --fp16: must be True or False, not 'maybe'"),
+        (["transcribe", "talk.flac", "--verbose", "maybe"], "argument --verbose: must be True or False, not 'maybe'"),
+        (["summarize", "a.txt", "--repetition-penalty", "2"], "Only Python has it, as an option of SamplingParams"),
         (["transcribe", "talk.flac", "--beam_size", "0"], "--beam-size must be an integer of at least 1, not 0"),
         (
             ["transcribe", "talk.flac", "--mode", "sequential", "--vad-threshold", "0.3"],
@@ -147,7 +158,7 @@ def test_what_a_command_is_about_may_stand_on_both_sides_of_an_option(many: str)
         ),
         (
             ["generate", "a.txt", "--model", "m", "--num-beams", "4", "--temperature", "0.5"],
-            "--beam-size 4 searches without chance, so --temperature 0.5 has no meaning; set --beam-size 1 to sample",
+            "--num-beams 4 searches without chance, so --temperature 0.5 has no meaning; set --num-beams 1 to sample",
         ),
         (
             ["transcribe", "talk.flac", "--no-repeat-ngram-size", "-1"],
@@ -228,3 +239,25 @@ def test_an_interruption_ends_the_command_quietly(
     pool.submit(lambda: None).result()
     assert main(["plugins", "list"]) == 130
     assert capsys.readouterr().err == ""
+
+
+def test_an_unknown_variable_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("TRANSEPT_MAX_QUEU", "5")
+    monkeypatch.setenv("TRANSEPT_DISABLE_PLUGIN", "bart")
+    monkeypatch.setenv("TRANSEPT_CPU_LEVEL", "avx2")
+    monkeypatch.setenv("TRANSEPT_NUM_THREADS", "1")
+    assert main(["env", "--json"]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        f"transept: the variable TRANSEPT_{name} is unknown and has no effect. Did you mean TRANSEPT_{known}?"
+        for name, known in (("DISABLE_PLUGIN", "DISABLE_PLUGINS"), ("MAX_QUEU", "MAX_QUEUE"))
+    ]
+    with pytest.raises(SystemExit):
+        main(["serve", "--port", "-1", "model"])
+    assert "Did you mean TRANSEPT_MAX_QUEUE?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--no-vad-filter"], ["--no-vad_filter"], ["--vad_filter", "false"]])
+def test_a_flag_that_is_off_may_be_turned_off(arguments: list[str], tmp_path: Path) -> None:
+    parsed = _parser(["transcribe"]).parse_args(["transcribe", "talk.flac", *arguments])
+    assert parsed.files == ["talk.flac"]
+    assert not hasattr(parsed, "vad")

@@ -60,7 +60,7 @@ def test_a_folder_becomes_a_tree_like_it(command: Command, model: Path, tmp_path
     (out / next(iter(expected))).with_suffix(".txt").unlink()
     again = command(*arguments[:2], *arguments[3:], "--skip-existing")
     assert again.returncode == 0, again.stderr
-    assert again.stderr.splitlines()[-1] == "5 recordings: 1 transcribed, 4 skipped, whose files were there"
+    assert again.stderr.splitlines()[-1] == "5 recordings: 1 transcribed, 4 skipped, whose files exist"
     assert len(lines(manifest)) == 8  # what it knew as done was not added
     last = command(*arguments[:2], "--model", tmp_path / "no-model", *arguments[5:], "--skip-existing")
     assert last.returncode == 0, "no model is needed where nothing is left"
@@ -71,7 +71,7 @@ def test_beside_the_recordings(command: Command, model: Path, tmp_path: Path) ->
     soundfile.write(tmp_path / "0" / "talk0.flac", np.zeros(3200), 16_000)
     done = command("transcribe", tmp_path, "-", "--recursive", "--beside", "--model", model, *OPTIONS)
     assert done.returncode == 2
-    assert "nothing lies beside -" in done.stderr
+    assert "- is in no folder; leave --beside out" in done.stderr
     done = command("transcribe", tmp_path, "--recursive", "--beside", "-f", "srt", "--model", model, *OPTIONS)
     assert done.returncode == 0, done.stderr
     written = {name for name in files_in(tmp_path) if name.endswith(".srt")}
@@ -92,10 +92,10 @@ def test_names_by_a_template_and_on_standard_output(command: Command, model: Pat
     ("arguments", "message"),
     [
         (["a.wav", "--beside", "-o", "x"], "--beside and -o name two places"),
-        (["a.wav", "--skip-existing"], "--skip-existing is about files; write some with -f, -o or --beside"),
-        (["a.wav", "--output-name", "{stem}"], "--output-name is about files"),
+        (["a.wav", "--skip-existing"], "--skip-existing applies to files; write some with -f, -o or --beside"),
+        (["a.wav", "--output-name", "{stem}"], "--output-name applies to files"),
         (["a.wav", "-o", "x", "--output-name", "{stim}"], "Did you mean 'stem'?"),
-        (["a.wav", "--pcm", "16000"], "--pcm says what comes by standard input; name it, as -"),
+        (["a.wav", "--pcm", "16000"], "--pcm applies to standard input; add - to the files"),
         (["-", "--pcm", "8k"], "must be a rate of 1000 to 768000 Hz, not '8k'"),
         (["http://127.0.0.1:9/a.wav"], "http://127.0.0.1:9/a.wav is a URL; add --allow-urls"),
         (["a.wav", "--manifest", "nowhere/x"], 'the manifest "nowhere/x" cannot be written'),
@@ -105,7 +105,7 @@ def test_names_by_a_template_and_on_standard_output(command: Command, model: Pat
         (["a.wav", "--beam-size", str(2**31)], f"--beam-size must be at most {2**31 - 1}"),
         (
             ["a.wav", "-f", "srt", "--word-timestamps", *(f"--max-{name}=9" for name in LAYOUT)],
-            "--max-line-count fills subtitles up with words; leave --max-words-per-line out",
+            "--max-line-count fills each subtitle with words; leave --max-words-per-line out",
         ),
     ],
 )
@@ -183,5 +183,5 @@ def test_an_interruption_says_how_far_it_came(model: Path, tmp_path: Path) -> No
         process.send_signal(signal.SIGINT)
         rest = process.stderr.read()
         assert process.wait(PATIENCE) == 130
-    assert "interrupted: 4 recordings: 3 transcribed; the same with --skip-existing goes on from here" in rest
+    assert "interrupted: 4 recordings: 3 transcribed; to continue, run it again with --skip-existing" in rest
     assert "Traceback" not in rest

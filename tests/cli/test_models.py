@@ -75,7 +75,9 @@ def test_a_folder_that_is_not_there_is_told(command: Command, tmp_path: Path) ->
         assert done.stderr == f"transept: {tmp_path / 'none'} does not exist; the first download makes it\n"
         assert '"yes"' not in done.stdout
     (tmp_path / "file").touch()
-    assert command("models", "--model-dir", tmp_path / "file").stderr == f"transept: {tmp_path / 'file'} is no folder\n"
+    assert (
+        command("models", "--model-dir", tmp_path / "file").stderr == f"transept: {tmp_path / 'file'} is not a folder\n"
+    )
     assert command("models", "--model-dir", tmp_path).stderr == ""
 
 

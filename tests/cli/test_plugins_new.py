@@ -207,7 +207,7 @@ def test_a_class_may_have_another_name(tmp_path: Path) -> None:
         (["mine", "--class-name", "None"], '"None" cannot name a class'),
         (
             ["mine", "--class-name", "LayerContext"],
-            "LayerContext means something else in the new plugin's transept_mine/",
+            "LayerContext is already a name in the new plugin's transept_mine/",
         ),
         (["mine", "--class-name", "BartModel"], "the plugin would run BartModel, as bart from transept"),
     ],

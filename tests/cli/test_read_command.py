@@ -58,7 +58,7 @@ def test_texts_in_order_and_bad_images_reported(
     assert "transept: letter.png: " in done.stderr
     assert "no image that can be read" in done.stderr
     assert "lime1.png: cannot read it: No such file or directory. Did you mean 'line1.png'?" in done.stderr
-    assert "folder: no image or PDF is in this folder; --recursive looks into its folders, too" in done.stderr
+    assert "folder: this folder has no image or PDF; --recursive also searches its folders" in done.stderr
     assert f"{len(files)} images, " in done.stderr
     assert " s, 3 failed\n" in done.stderr
 
@@ -142,8 +142,8 @@ def test_folders_and_patterns_give_images_and_a_tree_like_theirs(
         assert Path(folder, "old/c.txt").read_text() == f"{texts[2]}\n"
     done = command("read", "scans/*.gif", "https://example.com/a.png", "--model", "no-such-model")
     assert done.returncode == 1
-    assert "scans/*.gif: there is no such file, and none that it matches" in done.stderr
-    assert "a.png: it is a URL, and none is fetched: download it" in done.stderr
+    assert "scans/*.gif: no such file, and as a pattern it matches none" in done.stderr
+    assert "a.png: this command fetches no URLs; download it" in done.stderr
     assert not Path("scans/a.txt").exists()
     done = command("read", "scans/old/c.png", "scans", "--recursive", "-o", "t", "--output-name", "x", "--model", "m")
     assert (done.returncode, Path("t").exists()) == (2, False)
@@ -161,7 +161,7 @@ def test_what_is_there_is_skipped_but_for_failures(
     done = command(*arguments, "--model", model, *SHORT)
     assert done.returncode == 1  # that of the broken one, which is read again
     assert "1 image, " in done.stderr
-    assert ", 2 skipped, whose files were there" in done.stderr
+    assert ", 2 skipped, whose files exist" in done.stderr
     assert json.loads(Path("read/line1.json").read_text())["text"] == texts[1]
     assert {name for name, time in before.items() if Path("read", name).stat().st_mtime_ns != time} == {"broken.json"}
     done = command("read", *files[:3], "-f", "json", "-o", "read", "--skip-existing", "--model", "no-such-model")
@@ -169,7 +169,7 @@ def test_what_is_there_is_skipped_but_for_failures(
     assert "0 images, 3 skipped" in done.stderr
     done = command("read", *files, "--skip-existing", "--model", "no-such-model")
     assert done.returncode == 2
-    assert "--skip-existing is about files; write some with -f or -o" in done.stderr
+    assert "--skip-existing applies to files; write some with -f or -o" in done.stderr
 
 
 def test_standard_input(model: Path, texts: list[str]) -> None:
@@ -188,7 +188,7 @@ def test_standard_input(model: Path, texts: list[str]) -> None:
     ("arguments", "message"),
     [
         (["-f", "txt,jsn"], "there is no format \"jsn\". Did you mean 'json'?"),
-        (["--output-name", "a"], "--output-name is about files"),
+        (["--output-name", "a"], "--output-name applies to files"),
         (["-f", "txt", "--output-name", "a"], "or tell them apart with --output-name, such as '{parent}/{name}'"),
         (["--threads", "-1"], "--threads must be an integer of at least 0"),
         (["--num-beams", "0"], "--beam-size must be an integer of at least 1"),
@@ -271,7 +271,7 @@ def test_names_that_are_alike_are_not_told_apart_by_what_is_used(command: Comman
     pattern = ("--output-name", "{parent}/{name}")
     done = command("read", "a/x/1.png", "b/x/1.png", "-o", "t", *pattern, "--model", "no-such-model")
     assert done.returncode == 2
-    assert done.stderr.endswith("would both be written to t/x/1.png.txt; take them one by one, with -o for each\n")
+    assert done.stderr.endswith("would both be written to t/x/1.png.txt; run the command for each, with its own -o\n")
 
 
 def test_a_mapper_that_fails_fails_each_image(

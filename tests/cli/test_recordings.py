@@ -79,8 +79,8 @@ def test_what_gives_nothing_is_told(tree: Path) -> None:
     arguments = ["empty", "talks/*.ogg", "other", "nowhere.mp3"]
     _, missing = find_recordings(arguments, recursive=False, allow_urls=False)
     assert missing == [
-        Missing("empty", "no audio or video file is in this folder; --recursive looks into its folders, too"),
-        Missing("talks/*.ogg", "there is no such file, and none that it matches as a pattern"),
+        Missing("empty", "this folder has no audio or video file; --recursive also searches its folders"),
+        Missing("talks/*.ogg", "no such file, and as a pattern it matches none"),
         Missing("nowhere.mp3", 'audio file "nowhere.mp3" cannot be opened: No such file or directory'),
     ]
 
@@ -164,14 +164,14 @@ def test_recordings_that_differ_in_their_suffix_keep_it(tree: Path) -> None:
         (["talks/a.mp3", "talks/a.mp3"], {}, "would both be written"),
         (["talks"], {"template": "all"}, "would both be written to out/all.srt"),
         (["talks"], {"template": "{stim}"}, r"no field \{stim\}. Did you mean 'stem'\?"),
-        (["talks"], {"template": "{stem:>5}"}, "takes fields as they are"),
+        (["talks"], {"template": "{stem:>5}"}, "takes plain fields"),
         (["talks"], {"template": "{stem"}, "expected '}'"),
         (["talks"], {"template": "../{stem}"}, "names no file"),
         (["talks"], {"template": "{folder}/"}, "names no file"),
         (["talks"], {"template": "/tmp/{stem}"}, "within the folder"),
         (["talks"], {"template": ""}, "names no file"),
-        (["-"], {"folder": None}, "nothing lies beside -;"),
-        (["http://h/a.mp3"], {"folder": None}, "nothing lies beside http"),
+        (["-"], {"folder": None}, "- is in no folder;"),
+        (["http://h/a.mp3"], {"folder": None}, "is in no folder"),
     ],
 )
 def test_names_that_cannot_be(tree: Path, arguments: list[str], options: dict[str, object], message: str) -> None:

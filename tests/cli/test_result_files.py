@@ -156,7 +156,7 @@ def test_other_names_are_advised_where_they_tell_recordings_apart() -> None:
         (("one/talks/a.mp3", "two/talks/a.wav"), True),
     ):
         recordings = [Recording(file) for file in files]
-        with pytest.raises(ParameterError, match="take them one by one, with -o for each") as refused:
+        with pytest.raises(ParameterError, match="run the command for each, with its own -o") as refused:
             result_files(recordings, ["srt"], folder=Path("out"), template=None, model="base")
         assert ("{parent}/{name}" in str(refused.value)) is advised
 

@@ -269,7 +269,7 @@ def test_the_language_and_the_length_are_told_before_the_first_segment(
     options = ("--verbose", "--mode", "sequential", "--vad", "--vad-speech-pad-ms", "0")
     done = command("transcribe", clips[-1], "--model", base_dir, *options)
     assert done.returncode == 0, done.stderr
-    told = r"3\.3 s of audio, 3\.0 s without its silence; language en, detected with probability 0\.\d\d\n"
+    told = r"3\.3 s of audio, 3\.0 s without silence; language en, detected with probability 0\.\d\d\n"
     assert re.search(f"{clips[-1]}: {told}", done.stderr)
 
 
@@ -358,7 +358,7 @@ def test_inputs_that_would_overwrite_each_other_are_refused_at_once(
     assert f"{first} and {second} would both be written to {tmp_path}/out/monday.srt" in done.stderr
     done = command("transcribe", second, "-f", "txt", "-o", tmp_path, "--manifest", tmp_path / "monday.txt")
     assert done.returncode == 2
-    assert f"would take the place of --manifest {tmp_path}/monday.txt" in done.stderr
+    assert f"a result would overwrite --manifest {tmp_path}/monday.txt" in done.stderr
     assert not (tmp_path / "out").exists()
 
 

@@ -70,7 +70,7 @@ def test_files_of_all_kinds_of_inputs_to_rows(tiny_en_dir: Path, librivox: Path,
     lines = done.stderr.splitlines()
     assert lines[0] == "transept: /nowhere.wav: there is no such file"
     assert lines[1].startswith(f"transept: {tmp_path}/broken.wav: audio file")
-    assert lines[-2] == f"4 rows: 3 done, 1 failed ({tmp_path}/broken.wav), 1 arguments gave nothing"
+    assert lines[-2] == f"4 rows: 3 done, 1 failed ({tmp_path}/broken.wav), 1 arguments without any file"
     assert "by 2 replicas of 1 thread;" in lines[-1]
     assert len(lines) == 4, done.stderr  # nothing of Ray's own
 
@@ -90,7 +90,7 @@ def test_files_of_all_kinds_of_inputs_to_rows(tiny_en_dir: Path, librivox: Path,
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     again = batch(*inputs, *options)
     assert (again.returncode, again.stdout) == (1, "")
-    assert again.stderr == f"4 rows: 0 done, 4 were in the output, 1 failed ({tmp_path}/broken.wav)\n"
+    assert again.stderr == f"4 rows: 0 done, 4 already in the output, 1 failed ({tmp_path}/broken.wav)\n"
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
 
 
@@ -215,14 +215,14 @@ def test_what_cannot_be_is_told(local_ray: ClusterSize, tiny_en_dir: Path, libri
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--task", "summarize", "--patience", "2"], "--patience is about speech"),
-        (["--min-tokens", "2"], "--min-new-tokens is about text"),
+        (["--task", "summarize", "--patience", "2"], "--patience applies to speech, not to --task summarize"),
+        (["--min-tokens", "2"], "--min-new-tokens applies to text and images, not to"),
         (["--task", "translate", "--to-english"], "--task translate takes --target-language en"),
         (["--replica", "2"], "Did you mean --replicas"),
-        (["--task", "read", "--patience", "2"], "--patience is about speech, and --task read about images"),
-        (["--task", "read", "--source", "en"], "--source-language is about text, and --task read about images"),
-        (["--image-task", "caption"], "--image-task is about images, and --task transcribe about speech"),
-        (["--task", "read", "--num-beams", "0"], "--beam-size must be an integer of at least 1"),
+        (["--task", "read", "--patience", "2"], "--patience applies to speech, not to --task read"),
+        (["--task", "read", "--source", "en"], "--source-language applies to text, not to --task read"),
+        (["--image-task", "caption"], "--image-task applies to images, not to --task transcribe"),
+        (["--task", "read", "--num-beams", "0"], "--num-beams must be an integer of at least 1"),
         (["--gpus", "-1"], "--gpus must be a number of at least 0, not -1.0"),
         (["--replicas", "0"], "--replicas must be an integer of at least 1"),
         (["--format", "json"], "Did you mean"),

@@ -97,4 +97,4 @@ def test_a_batch_from_a_bucket_to_a_bucket(bucket: Any, recordings: list[Path], 
     assert [by_file[f"s3://talks/in/{name}"]["text"] for name in names] == expected
     assert "cannot be decoded" in by_file["s3://talks/in/broken.flac"]["error"]
     again = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=os.environ, check=False)
-    assert "4 rows: 0 done, 4 were in the output, 1 failed" in again.stderr
+    assert "4 rows: 0 done, 4 already in the output, 1 failed" in again.stderr

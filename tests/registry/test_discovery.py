@@ -282,9 +282,9 @@ def test_check_imports_what_plugins_name(crowded: Environment) -> None:
     assert reports["unresolved"]["error"].split("; ") == [
         f'model_class {named}"transept_unresolved:Model": module transept_unresolved has no attribute Model',
         f'input_mappers["image"] {named}"transept_unresolved_mapper:map_image" {nobody}\'a_module_that_nobody_has\'',
-        f'input_mappers["audio_features"] {named}"json:__name__" is \'json\', which is no function',
+        f'input_mappers["audio_features"] {named}"json:__name__" is \'json\', which is not a function',
         f'weight_maps["huggingface"] {named}"transept_nowhere.weights:HUGGINGFACE" {nobody}\'transept_nowhere\'',
-        f'weight_maps["ctranslate2"] {named}"json:__name__" is \'json\', which is no WeightMap',
+        f'weight_maps["ctranslate2"] {named}"json:__name__" is \'json\', which is not a WeightMap',
         f'speech.features {named}"transept_unresolved_licence:features" cannot be imported: SystemExit: {LICENCE}',
         f'speech.timestamp_rules {named}"no colon" is not a reference',
         'write "package.module:attribute"',

@@ -243,13 +243,13 @@ SOUND = ModelSpec(
         ({}, None),
         (
             {"model_class": "transept.plugins.bart.weights:bart_layer_rules"},
-            "which is no subclass of ForConditionalGeneration",
+            "which is not a subclass of ForConditionalGeneration",
         ),
-        ({"model_class": "torch.nn:Linear"}, "which is no subclass of ForConditionalGeneration"),
-        ({"weight_maps": {"huggingface": WeightMap}}, "which is no WeightMap"),
-        ({"weight_maps": {"huggingface": "transept.authoring:WeightMap"}}, "which is no WeightMap"),
-        ({"weight_maps": {"huggingface": lambda: WeightMap(())}}, "which is no WeightMap"),
-        ({"input_mappers": {"image": "transept.plugins.bart.weights:HUGGINGFACE"}}, "which is no function"),
+        ({"model_class": "torch.nn:Linear"}, "which is not a subclass of ForConditionalGeneration"),
+        ({"weight_maps": {"huggingface": WeightMap}}, "which is not a WeightMap"),
+        ({"weight_maps": {"huggingface": "transept.authoring:WeightMap"}}, "which is not a WeightMap"),
+        ({"weight_maps": {"huggingface": lambda: WeightMap(())}}, "which is not a WeightMap"),
+        ({"input_mappers": {"image": "transept.plugins.bart.weights:HUGGINGFACE"}}, "which is not a function"),
     ],
 )
 def test_references_are_checked_to_be_of_the_right_kind(changed: dict[str, Any], error: str | None) -> None:

@@ -43,11 +43,14 @@ RECORDINGS: list[tuple[dict[str, Any], str, str, str]] = [
     ({"batched": True, "mode": "sequential"}, "batched", "leave it out for --mode sequential", 'mode="sequential"'),
     ({"channel": "each", "diarize": True}, "channel", "--channel each", 'channel="each"'),
     ({"multilingual": True, "language": "de"}, "language", "--language de has no meaning", 'language="de"'),
+    ({"num_beams": 0}, "num_beams", "--num-beams", "num_beams"),
+    ({"max_tokens": 0}, "max_tokens", "--max-tokens", "max_tokens"),
 ]
 PROMPTS: list[tuple[dict[str, Any], str, str, str]] = [
-    ({"num_beams": 0}, "num_beams", "--beam-size", "num_beams"),
-    ({"min_tokens": 9, "max_tokens": 3}, "min_tokens", "--min-new-tokens 9 is over --max-new-tokens 3", "min_tokens=9"),
-    ({"num_beams": 4, "temperature": 0.5}, "temperature", "set --beam-size 1 to sample", "set num_beams=1 to sample"),
+    ({"num_beams": 0}, "num_beams", "--num-beams", "num_beams"),
+    ({"beam_size": 0}, "beam_size", "--beam-size", "beam_size"),
+    ({"min_tokens": 9, "max_tokens": 3}, "min_tokens", "--min-tokens 9 is over --max-tokens 3", "min_tokens=9"),
+    ({"beam_size": 4, "temperature": 0.5}, "temperature", "set --beam-size 1 to sample", "set beam_size=1 to sample"),
     ({"temperature": 1.0, "top_p": 2.0}, "top_p", "--top-p", "top_p"),
     ({"length_penalty": 99.0}, "length_penalty", "--length-penalty", "length_penalty"),
     ({"no_repeat_ngram_size": -1}, "no_repeat_ngram_size", "--no-repeat-ngram-size", "no_repeat_ngram_size"),

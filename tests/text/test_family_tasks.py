@@ -50,7 +50,8 @@ def test_t5_translations(
 @pytest.mark.parametrize(
     ("tasks", "source", "target", "message"),
     [
-        (T5_TASKS, "en", None, "fits several.*en to de, en to fr$"),
+        (T5_TASKS, "en", None, "^several translations fit source='en'; give target: en to de, en to fr$"),
+        (T5_TASKS, None, None, "^several translations fit this model; give source and target: "),
         (T5_TASKS, "en", "es", "en to de"),
         (None, "en", "en", "en to ro"),
         (G2P, "en", "de", "makes: graphemes to phonemes, phonemes to graphemes$"),

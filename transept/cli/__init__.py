@@ -1,15 +1,13 @@
-"""The command line, ``transept COMMAND ...``: one module for each command, each with one function for each subcommand.
+"""The command line, ``transept COMMAND ...``. A module declares and runs each command.
 
-A command module has ``add_parser(commands)``, which declares the arguments and sets the default ``run``, a function
-from the parsed arguments to an exit code. To add a command, write the module and name it in `commands.COMMANDS`.
+Its ``add_parser(commands)`` declares the arguments and sets the default ``run``, a function from the parsed arguments
+to an exit code. To add a command, write the module and add it to `commands.COMMANDS`.
 
-Only the module of the command that is given is imported, and nothing heavy in its head: torch and transformers load
-inside ``run``.
+Only the given command's module is imported. The modules import torch and transformers inside ``run`` only.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import errno
 import importlib
@@ -19,33 +17,36 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import TextIO
 
-from transept.cli.commands import COMMANDS
+from transept.cli.commands import COMMANDS, TEXT_COMMANDS
+from transept.cli.help_format import PrintAndExit
 from transept.cli.parser import Parser, in_flags
 from transept.cli.terminal import CommandFormatter, escape, print_stderr
 from transept.errors import ParameterError, TranseptError
 
-INTERRUPTED = 130  # the exit code by convention: 128 + SIGINT
+INTERRUPTED = 130  # conventional exit code: 128 + SIGINT
+BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command.
+    """Run one command, and return its exit code.
 
-    Returns the exit code: 0 done, 1 a TranseptError (said on stderr), INTERRUPTED, 141 nobody reads the output. Bad
-    usage, a ParameterError included, exits with 2.
+    0: success. 1: a TranseptError, printed on stderr. 2, by SystemExit: bad usage, including a ParameterError.
+    INTERRUPTED; BROKEN_PIPE if the reader of the output has gone.
     """
     begin = time.perf_counter()
     if sys.stderr is None:
-        sys.stderr = _nowhere(2)
+        sys.stderr = _null_stream(2)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a name or a script that it has no bytes for stops nothing
-    if logging.lastResort is not None:  # which writes warnings to stderr where nobody has set up logging
+            stream.reconfigure(errors="backslashreplace")  # the encoding may lack characters of a name or a text
+    if logging.lastResort is not None:  # the handler of warnings if no logging is configured
         logging.lastResort.setFormatter(CommandFormatter())
     given = sys.argv[1:] if argv is None else argv
     arguments = _parser(given).parse_args(given)
-    arguments.begin = begin  # what reports times counts imports and loading from here on
+    arguments.begin = begin  # so that reported times include imports and loading
+    _warn_of_unknown_variables()
     try:
         if sys.stdout is None:
             raise OSError(errno.EBADF, "standard output is closed; > /dev/null drops it")
@@ -59,21 +60,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the interpreter flushes at its end
-        return 141
+        _drop_output(sys.stdout.fileno())
+        return BROKEN_PIPE
     except OSError as error:
         if error.filename is not None:
             raise
-        # of standard output: a full disk, say
-        print_stderr(f"transept: cannot write the output: {error.strerror or error}")
-        with contextlib.suppress(OSError):  # no second error where the interpreter flushes at its end
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        print_stderr(f"transept: cannot write the output: {error.strerror or error}")  # to a full disk, for example
+        _drop_output(1)
         return 1
     return code
 
 
-def _nowhere(number: int) -> TextIO:
-    """A stream that drops what is written, in place of the closed one with this number: no file may get that."""
+def _warn_of_unknown_variables() -> None:
+    if any(name.startswith("TRANSEPT_") for name in os.environ):
+        from transept.serving.configuration import unknown_variables
+
+        for sentence in unknown_variables(os.environ):
+            print_stderr(f"transept: {sentence}")
+
+
+def _drop_output(number: int) -> None:
+    """Drop further output to a file descriptor, so that the interpreter's flush at exit raises no second error."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+
+
+def _null_stream(number: int) -> TextIO:
+    """Return a stream that drops its text, under the number of a closed one, which a later file must not get."""
     opened = os.open(os.devnull, os.O_WRONLY)
     if opened != number:
         os.dup2(opened, number)
@@ -81,18 +94,10 @@ def _nowhere(number: int) -> TextIO:
     return open(number, "w", closefd=False)
 
 
-class _VersionAction(argparse.Action):
-    """Prints what `env.version_line` returns and ends the program."""
+def _version() -> str:
+    from transept.cli.env import version_line
 
-    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
-        super().__init__(option_strings, dest=argparse.SUPPRESS, default=argparse.SUPPRESS, nargs=0, help=help)
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        """Print the version and exit."""
-        from transept.cli.env import version_line
-
-        print(escape(version_line()))
-        parser.exit()
+    return f"{escape(version_line())}\n"
 
 
 def _parser(given: Sequence[str] | None = None) -> Parser:
@@ -101,13 +106,15 @@ def _parser(given: Sequence[str] | None = None) -> Parser:
     given: the arguments to parse. Only the options of their command are declared; None: those of all commands.
     """
     parser = Parser(prog="transept", description="Run encoder/decoder transformers: Whisper, BART, T5 and more.")
-    parser.add_argument("--version", action=_VersionAction, help="show the version and the environment")
+    parser.add_argument("--version", action=PrintAndExit, text=_version, help="show the version and the environment")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     named = None if given is None else next((each for each in given if not each.startswith("-")), None)
     for name, about in COMMANDS.items():
-        if given is None or name == named:
-            importlib.import_module(f"{__name__}.{name}").add_parser(commands)
-        else:
+        if given is not None and name != named:
             commands.add_parser(name, help=about)
-    parser.set_defaults(parser=parser)  # where the command names none of its own
+        elif name in TEXT_COMMANDS:
+            importlib.import_module(f"{__name__}.documents").add_parser(commands, name)
+        else:
+            importlib.import_module(f"{__name__}.{name}").add_parser(commands)
+    parser.set_defaults(parser=parser)  # for commands that set none
     return parser

@@ -1,4 +1,4 @@
-"""``transept align AUDIO TEXT``: when each word of a text that is known was said in a recording."""
+"""``transept align AUDIO TEXT``: find when each word of a known text is said in a recording."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from transept.cli.commands import COMMANDS
 from transept.cli.documents import read_text
 from transept.cli.engine_options import add_model_options, engine_options
 from transept.cli.flags import add_flag, add_flags
-from transept.cli.result_files import write_whole
+from transept.cli.result_files import add_file_options, write_whole
+from transept.cli.segment_printer import timed
 from transept.cli.terminal import escape, escape_name, print_stderr
 from transept.cli.transcribe import DEFAULT_MODEL
 from transept.cli.transcribe_options import check_layout, formats, subtitle_layout
@@ -30,9 +30,6 @@ MOST_USED = (
     *("--max-line-width", "--max-words-per-line", "--device", "--quantization", "--threads", "--offline"),
 )
 
-if TYPE_CHECKING:
-    from transept.speech.transcript import Transcript
-
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare ``transept align``."""
@@ -40,9 +37,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "align",
         help=COMMANDS["align"],
         usage="transept align [option ...] AUDIO TEXT",
-        description="Find when each word of a known text is said in a recording. Its lines, or of a text of one line "
-        "its sentences, become segments with times, on standard output, or with -f or -o in files.",
-        epilog="Exit code: 0 aligned, 1 not, 2 bad usage.",
+        description="Find when each word of a known text is said in a recording. Each line of the text becomes a "
+        "segment with times, or each sentence if the text is one line. Segments go to standard output, or with -f or "
+        "-o to files.",
+        epilog="Exit code: 0 aligned, 1 failed, 2 bad usage.",
         allow_abbrev=False,
         most_used=MOST_USED,
     )
@@ -51,28 +49,24 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     for name in HEARING:
         add_flag(parser, declared(TranscriptionOptions)[name])
     output = parser.add_argument_group("output")
-    output.add_argument(
-        "-f", "--output-format", type=formats, metavar="F,F,...", help="write files: srt, json, ass, ..."
-    )
-    output.add_argument("-o", "--output-dir", metavar="DIR", help="folder of those files (default: the present one)")
-    output.add_argument("--json", action="store_true", help="print a JSON object, in which each word has its times")
+    add_file_options(output, formats, "write files: srt, json, ass, ...")
+    output.add_argument("--json", action="store_true", help="print a JSON object, with the times of each word")
     add_flags(parser, "subtitles", None, declared(SubtitleLayout).values())
     add_model_options(parser, DEFAULT_MODEL)
     parser.set_defaults(run=align, parser=parser)
 
 
 def align(arguments: argparse.Namespace) -> int:
-    """``transept align``."""
+    """Run ``transept align``."""
     if arguments.output_dir is not None and arguments.output_format is None:
         arguments.output_format = formats("all")
     check_layout(arguments.parser, arguments)
     paths = _paths(arguments)
     try:
         text = read_text(arguments.text)
-    except (OSError, UnicodeDecodeError, PromptError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        arguments.parser.error(f"cannot read {escape_name(arguments.text)}: {reason}")
-    with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
+    except PromptError as error:
+        arguments.parser.error(f"{escape_name(arguments.text)}: {error}")
+    with contextlib.redirect_stdout(sys.stderr):  # keeps plugins' and libraries' prints out of the output
         from transept.speech.transcriber import Transcriber
 
         transcriber = Transcriber(arguments.model, **engine_options(arguments))
@@ -80,29 +74,9 @@ def align(arguments: argparse.Namespace) -> int:
     transcript = transcriber.align(arguments.audio, text, progress=None, **options)
     if arguments.json:
         print(escape(json.dumps({"file": arguments.audio, **transcript.to_dict()}, ensure_ascii=False)))
-    if paths:
-        return _write(arguments, transcript, paths)
-    if not arguments.json:
-        _print(transcript)
-    return 0
-
-
-def _paths(arguments: argparse.Namespace) -> list[Path]:
-    """The files to write. Leaves with a usage error where one is the text or the recording."""
-    folder, (stem, _) = Path(arguments.output_dir or "."), split_suffix(arguments.audio)
-    paths = [folder / f"{stem}.{name}" for name in arguments.output_format or ()]
-    given = {os.path.realpath(each) for each in (arguments.audio, arguments.text)}
-    for path in paths:
-        if os.path.realpath(path) in given:
-            name = escape_name(path)
-            arguments.parser.error(
-                f"{name} would be overwritten with what comes of it; give another folder with -o, or formats with -f"
-            )
-    return paths
-
-
-def _write(arguments: argparse.Namespace, transcript: Transcript, paths: list[Path]) -> int:
-    """Write the files, each whole or not at all. Returns the exit code."""
+    elif not paths:
+        for segment in transcript.segments:
+            print(escape(timed(segment, segment.text)), flush=True)
     layout = subtitle_layout(arguments)
     for path in paths:
         try:
@@ -114,9 +88,15 @@ def _write(arguments: argparse.Namespace, transcript: Transcript, paths: list[Pa
     return 0
 
 
-def _print(transcript: Transcript) -> None:
-    from transept.speech.output.writers import clock
-
-    for segment in transcript.segments:
-        start, end = (clock(round(1000 * seconds)) for seconds in (segment.start, segment.end))
-        print(escape(f"[{start} --> {end}] {segment.text}"), flush=True)
+def _paths(arguments: argparse.Namespace) -> list[Path]:
+    """Return the files to write. Exits with a usage error if one of them is the text or the recording."""
+    folder, (stem, _) = Path(arguments.output_dir or "."), split_suffix(arguments.audio)
+    paths = [folder / f"{stem}.{name}" for name in arguments.output_format or ()]
+    given = {os.path.realpath(each) for each in (arguments.audio, arguments.text)}
+    for path in paths:
+        if os.path.realpath(path) in given:
+            name = escape_name(path)
+            arguments.parser.error(
+                f"{name} would be overwritten with the result; give another folder with -o, or other formats with -f"
+            )
+    return paths

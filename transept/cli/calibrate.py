@@ -1,4 +1,4 @@
-"""``transept calibrate MODEL RECORDING...``: how little of a window a model's encoder may read without losing words."""
+"""``transept calibrate MODEL RECORDING...``: find the shortest encoder input that loses no words."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 
 MARGINS = (2.0, 5.0, 10.0)  # seconds
 MOST_LOST = 0.005  # word error rate
-FEW_WORDS = 200  # of fewer, that rate is less than one
-TRANSCRIPTS = "transcripts.json"  # of a folder: [{"audio": file, "text": what is said}, ...]
+FEW_WORDS = 200  # with fewer words, MOST_LOST is less than one word
+FORM = '[{"audio": "one.flac", "text": "what is said"}, ...]'  # of the transcripts
+TRANSCRIPTS = "transcripts.json"  # file of transcripts in a folder of recordings
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A recording, and what is said in it; None: what the model hears in whole windows."""
+    """A recording and its transcript; None: the text of whole windows is the reference."""
 
     file: Path
     text: str | None
@@ -42,7 +43,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one margin gave. again: share of windows that were decoded as a whole. work: encoder positions."""
+    """The result of one margin. again: share of windows that were decoded again as a whole. work: encoder positions."""
 
     texts: list[str]
     again: float
@@ -57,9 +58,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help=COMMANDS["calibrate"],
         usage="transept calibrate [option ...] MODEL RECORDING ...",
         description="Find how little of short audio a model's encoder may read without losing words, for transept "
-        "transcribe --encoder-context auto: recordings are transcribed with whole windows, and with margins of silence "
-        "after their sound. The smallest margin whose word error rate is within half a point is kept.",
-        epilog="Exit code: 0 measured, even if every margin loses words, 1 not measured, 2 bad usage.",
+        "transcribe --encoder-context auto. Recordings are transcribed with whole windows, and with margins of silence "
+        "after their sound. The smallest margin whose word error rate is within half a point is saved.",
+        epilog="Exit code: 0 measured, even if every margin loses words, 1 failed, 2 bad usage.",
         allow_abbrev=False,
     )
     parser.add_argument("model", metavar="MODEL", help=MODEL)
@@ -67,28 +68,28 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "recordings",
         nargs="*",
         metavar="RECORDING",
-        help=f"short recordings, or a folder with {TRANSCRIPTS}, which says what is said in them; where nothing does, "
-        "the text of whole windows counts as right",
+        help=f"short recordings, or a folder of them with their texts in {TRANSCRIPTS}; without a text, the text of "
+        "whole windows is the reference",
     )
-    parser.add_argument("--show", action="store_true", help="print what is kept for the model, and measure nothing")
+    parser.add_argument("--show", action="store_true", help="print the saved result of the model, and measure nothing")
     add_flag(parser, declared(TranscriptionOptions)["language"], default=None)
     add_engine_options(parser.add_argument_group("model"))
     parser.set_defaults(run=calibrate, parser=parser)
 
 
 def calibrate(arguments: argparse.Namespace) -> int:
-    """``transept calibrate``."""
+    """Run ``transept calibrate``."""
     if arguments.show:
         if arguments.recordings:
-            arguments.parser.error("--show measures nothing, and so takes no recordings; leave one of them out")
+            arguments.parser.error("--show measures nothing, so recordings have no effect; leave one of them out")
         return _show(arguments)
     if not arguments.recordings:
         arguments.parser.error(
-            "name recordings of what the model is to hear, of a few seconds each, fifty or more; or a folder of them "
-            f"with {TRANSCRIPTS}: " + '[{"audio": "one.flac", "text": "what is said"}, ...]'
+            "name fifty recordings or more, of a few seconds each, like those that the model will hear; or a folder "
+            f"of them with {TRANSCRIPTS}: {FORM}"
         )
     samples = _samples(arguments.recordings)
-    with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
+    with contextlib.redirect_stdout(sys.stderr):  # keeps plugins' and libraries' prints out of the output
         from transept.speech.transcriber import Transcriber
 
         transcriber = Transcriber(arguments.model, **engine_options(arguments))
@@ -101,7 +102,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
     found = found_for(locate(arguments.model, model_dir=arguments.model_dir, offline=True))
     if found is None:
-        print_stderr(f"nothing is kept for {arguments.model} in {escape_name(str(data_file()))}")
+        print_stderr(f"no result of {arguments.model} is saved in {escape_name(str(data_file()))}")
         return 1
     print(_verdict(found))
     for margin, rate in found.error_rates.items():
@@ -116,7 +117,7 @@ def _verdict(found: Calibration) -> str:
 
 
 def _samples(arguments: Sequence[str]) -> list[Sample]:
-    """The recordings that are named, or lie in folders. Raises ParameterError for none, and for bad transcripts."""
+    """Return the recordings of the arguments. Raises ParameterError if there are none, and for bad transcripts."""
     samples: list[Sample] = []
     for argument in arguments:
         transcripts = Path(argument) / TRANSCRIPTS
@@ -128,7 +129,7 @@ def _samples(arguments: Sequence[str]) -> list[Sample]:
             raise _refusal(f"{escape_name(missing[0].file)}: {missing[0].reason}")
         samples += [Sample(Path(each.file), None) for each in found]
     if not samples:
-        raise _refusal(f"there are no recordings in {', '.join(map(escape_name, arguments))}")
+        raise _refusal(f"there are no recordings in {', '.join(map(escape_name, arguments))}; name files or a folder")
     return samples
 
 
@@ -138,24 +139,22 @@ def _refusal(message: str) -> ParameterError:
 
 def _with_transcripts(file: Path) -> list[Sample]:
     try:
-        entries: Any = json.loads(file.read_text(encoding="utf-8"))
+        entries: Any = json.loads(file.read_text(encoding="utf-8-sig"))
         samples = [Sample(file.parent / entry["audio"], entry["text"]) for entry in entries]
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         samples = []
     if not samples or not all(isinstance(sample.text, str) for sample in samples):
-        raise _refusal(
-            f"{escape_name(str(file))} must hold a list: " + '[{"audio": "one.flac", "text": "what is said"}, ...]'
-        )
+        raise _refusal(f"{escape_name(str(file))} must hold a list: {FORM}")
     return samples
 
 
-def _check_place(folder: Path) -> None:
-    """Raise TranseptError where it is plain that nothing could be kept."""
-    there = next(each for each in (folder, *folder.parents) if each.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
+def _check_writable(folder: Path) -> None:
+    """Raise TranseptError if no file can be written to a folder, which need not exist."""
+    existing = next(each for each in (folder, *folder.parents) if each.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
         raise TranseptError(
-            f"nothing can be kept in {escape_name(str(folder))}: {escape_name(str(there))} is no folder that may "
-            "be written; XDG_DATA_HOME names another place"
+            f"cannot save a result in {escape_name(str(folder))}: {escape_name(str(existing))} is not a writable "
+            "folder; set XDG_DATA_HOME to another one"
         )
 
 
@@ -168,13 +167,13 @@ def _measure(arguments: argparse.Namespace, transcriber: Transcriber, samples: S
         return word_error_rate((was if sample.text is None else sample.text, text) for sample, was, text in heard)
 
     transcriber.model.check(transcriber.model.options({"encoder_context": MARGINS[0]}))
-    found_for(transcriber.engine.view.path)  # a file that cannot be read is told before anything is measured
-    _check_place(data_file().parent)
+    found_for(transcriber.engine.view.path)  # raises for an unreadable file before the measurement
+    _check_writable(data_file().parent)
     whole = _transcribed(arguments, transcriber, samples, None)
     right = [heard if sample.text is None else sample.text for sample, heard in zip(samples, whole.texts, strict=True)]
     words = sum(len(words_of(text)) for text in right)
     if not words:
-        raise TranseptError("no word is said in these recordings: nothing can be lost of them, and nothing is kept")
+        raise TranseptError("these recordings have no words, so there is nothing to measure; name recordings of speech")
     lowest, rates, saved = error_rate(whole), {}, False
     print("margin  word errors  done again  encoder's work  seconds")
     print(f"{'none':>6}  {lowest:>11.2%}  {'':>10}  {'100%':>14}  {whole.seconds:>7.1f}", flush=True)
@@ -187,8 +186,8 @@ def _measure(arguments: argparse.Namespace, transcriber: Transcriber, samples: S
         )
     if not saved:
         raise TranseptError(
-            "no margin saves work with these recordings, which are long or hard to hear, and nothing is kept: name "
-            "recordings of a few seconds each"
+            "no margin saves work with these recordings, which are long or hard to understand, so nothing is saved; "
+            "name recordings of a few seconds each"
         )
     best = next((margin for margin, rate in rates.items() if rate <= lowest + MOST_LOST), None)
     found = Calibration(arguments.model, best, lowest, {f"{margin:g}": rate for margin, rate in rates.items()})
@@ -196,24 +195,21 @@ def _measure(arguments: argparse.Namespace, transcriber: Transcriber, samples: S
     try:
         file = keep(transcriber.engine.view.path, found)
     except OSError as error:
-        raise TranseptError(f"cannot keep that: {error}") from None
-    print_stderr(f"kept in {escape_name(str(file))}")
+        raise TranseptError(f"cannot save the result: {error}") from None
+    print_stderr(f"saved in {escape_name(str(file))}")
     if words < FEW_WORDS:
-        print_stderr(
-            f"measured with {words} words, of which {MOST_LOST:.1%} is less than one: fifty recordings say more"
-        )
+        print_stderr(f"{words} words are few: {MOST_LOST:.1%} of them is less than one word; use fifty recordings")
     return 0
 
 
 def _transcribed(
     arguments: argparse.Namespace, transcriber: Transcriber, samples: Sequence[Sample], margin: float | None
 ) -> Measured:
-    """The texts of all samples. margin: seconds; None: whole windows. Raises the error of one that cannot be read."""
+    """Transcribe all samples. margin: seconds; None: whole windows. Raises the error of an unreadable recording."""
     counts, statistics = transcriber.model.short_contexts, transcriber.engine.core.statistics
     decoded, again, work = counts.decoded, counts.again, statistics.num_encoder_tokens
     begin = time.process_time()
-    # What was encoded for another margin must not count as saved.
-    transcriber.engine.block_manager.forget_unused()
+    transcriber.engine.block_manager.forget_unused()  # cached encodings of another margin would count as saved work
     texts = []
     options = {"language": arguments.language, "encoder_context": margin}
     for result in transcriber.transcribe_many([sample.file for sample in samples], **options):

@@ -1,4 +1,4 @@
-"""The commands, in the order of ``transept --help``, with what each does: known without importing any of them."""
+"""The commands, in the order of ``transept --help``, each with its description. Imports none of them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ COMMANDS: Mapping[str, str] = {
     "calibrate": "find how little of short audio a model's encoder may read",
     "summarize": "summarize text files",
     "translate": "translate text files",
-    "generate": "give text files to a model as they are, and print what it writes",
+    "generate": "give text files to a model unchanged, and print its output",
     "read": "read the text in images",
     "batch": "run a model over many files, on replicas of it on this machine or a Ray cluster",
     "serve": "serve models over HTTP: OpenAI's API, and a page for the browser",
-    "models": "show the models that have short names and which are on this machine; download some",
-    "plugins": "show, check, install and write plugins",
-    "env": "show what is installed and what it runs on, for a bug report",
+    "models": "list the models that have short names, show which are on this machine, and download them",
+    "plugins": "list, check, install and write plugins",
+    "env": "show the installed versions and the hardware, for a bug report",
 }
+TEXT_COMMANDS = ("summarize", "translate", "generate")  # all in the module `documents`

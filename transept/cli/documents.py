@@ -1,7 +1,4 @@
-"""What ``transept summarize``, ``translate`` and ``generate`` share: documents in, texts out.
-
-Not a command itself. Called by those three; what the tasks mean is `transept.text`'s business.
-"""
+"""``transept summarize``, ``translate`` and ``generate``: from documents to texts."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from transept.cli.commands import COMMANDS
 from transept.cli.engine_options import add_limit, add_model_options, engine_options
@@ -25,100 +22,105 @@ from transept.cli.terminal import escape, escape_name, print_stderr
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import PromptError, TranseptError
 from transept.options import declared
-from transept.text.options import LANGUAGES, LONG_DOCUMENTS, TextOptions, TranslationOptions
+from transept.text.options import (
+    LANGUAGES,
+    LONG_DOCUMENTS,
+    SUMMARIZE_MODEL,
+    TRANSLATE_MODEL,
+    TextOptions,
+    TranslationOptions,
+)
 
 if TYPE_CHECKING:
     from transept.text.generated_text import TextUpdate
     from transept.text.job import Task
 
 STDIN = "-"
-MAX_FILE_BYTES = 1 << 30  # 1 GiB; a document is bounded by Limits, long before that
-
-LANGUAGE_FLAGS = ("--source-language", "--target-language")
+MAX_FILE_BYTES = 1 << 30  # 1 GiB; Limits bounds a document long before that
+DEFAULT_MODELS = {"summarize": SUMMARIZE_MODEL, "translate": TRANSLATE_MODEL, "generate": None}
 MOST_USED = (
     *("--model", "--json", "--stream", "--truncate", "--chunk", "--beam-size", "--max-new-tokens", "--device"),
     *("--quantization", "--threads", "--offline"),
 )
-DECODING = (  # flags of a text's SamplingParams
-    *("num_beams", "max_tokens", "min_tokens", "length_penalty", "no_repeat_ngram_size", "temperature", "top_p"),
-    "seed",
+DECODING = (  # the options of SamplingParams that have flags
+    *("num_beams", "max_tokens", "min_tokens", "length_penalty", "no_repeat_ngram_size", "temperature", "top_k"),
+    *("top_p", "seed"),
 )
 
 
-def add_task_parser(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],
-    name: str,
-    *,
-    model: str | None,
-    lines: bool,
-    languages: bool = False,
-) -> argparse.ArgumentParser:
-    """Declare a task's command with the arguments that all tasks have.
-
-    model: default of --model; None: it must be given. lines: whether the task
-    makes sense of single lines. languages: whether it goes from one language to another.
-    """
-    about = COMMANDS[name]
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str) -> None:
+    """Declare one of the commands."""
+    about, model, has_languages, has_lines = (
+        COMMANDS[name],
+        DEFAULT_MODELS[name],
+        name == "translate",
+        name != "summarize",
+    )
     parser = commands.add_parser(
         name,
         help=about,
-        usage=f"transept {name} [option ...] FILE ..."
-        if model
-        else f"transept {name} [option ...] --model MODEL FILE ...",
-        description=f"{about.capitalize()}. A file is one document, and all documents share one batch. Their texts go "
-        "to standard output in the order of the documents, each as soon as it is there; everything else goes to "
+        usage=f"transept {name} [option ...] {'' if model else '--model MODEL '}FILE ...",
+        description=f"{about.capitalize()}. Each file is one document, and all documents share one batch. Texts go to "
+        "standard output in the order of the documents, each as soon as it is complete; everything else goes to "
         "standard error.",
-        epilog="Exit code: 0 all documents done, 1 some were not (the others still are), 2 bad usage.",
-        most_used=(*(LANGUAGE_FLAGS if languages else ()), *(("--lines",) if lines else ()), *MOST_USED),
+        epilog="Exit code: 0 all documents done, 1 some failed (the others are done), 2 bad usage.",
+        most_used=(
+            *(("--source-language", "--target-language") if has_languages else ()),
+            *(("--lines",) if has_lines else ()),
+            *MOST_USED,
+        ),
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="text file in UTF-8; - is standard input")
-    if languages:
-        add_flags(
-            parser,
-            LANGUAGES,
-            None,
-            (own for own in declared(TranslationOptions).values() if own.option.group == LANGUAGES),
-        )
+    if has_languages:
+        options = declared(TranslationOptions).values()
+        add_flags(parser, LANGUAGES, None, (each for each in options if each.option.group == LANGUAGES))
     output = parser.add_argument_group("documents and output")
-    if lines:
-        output.add_argument("--lines", action="store_true", help="a line is one document, and its text one line")
+    if has_lines:
+        output.add_argument("--lines", action="store_true", help="treat each line as a document; its text is one line")
     form = output.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print a JSON object a document, one a line")
+    form.add_argument("--json", action="store_true", help="print a JSON object for each document, one a line")
     form.add_argument(
         "--stream",
         action="store_true",
-        help="print a text piece by piece as it is written; a beam search has it only at its end: --beam-size 1",
+        help="print a text piece by piece as it is written; a beam search only has it at its end: --beam-size 1",
     )
-    long_ones = parser.add_argument_group(LONG_DOCUMENTS)
-    length = long_ones.add_mutually_exclusive_group()
-    for name in ("truncate", "chunk"):
-        add_flag(length, declared(TextOptions)[name])
-    add_flag(long_ones, declared(TextOptions)["max_source_tokens"])
-    add_limit(long_ones, "max_text_characters")
-    decoding = parser.add_argument_group("decoding", "Default: what the checkpoint's settings say, for this task.")
-    for name in DECODING:
-        add_flag(decoding, declared(SamplingParams)[name], default=None)
+    long_documents = parser.add_argument_group(LONG_DOCUMENTS)
+    length = long_documents.add_mutually_exclusive_group()
+    add_flag(length, declared(TextOptions)["truncate"])
+    add_flag(length, declared(TextOptions)["chunk"])
+    add_flag(long_documents, declared(TextOptions)["max_source_tokens"])
+    add_limit(long_documents, "max_text_characters")
+    add_decoding(parser.add_argument_group("decoding", "Default: the checkpoint's settings for this task."))
     add_model_options(parser, model)
-    parser.set_defaults(lines=False, parser=parser)
-    return parser
+    parser.set_defaults(lines=False, parser=parser, run=run, task=name)
 
 
-def run_task(arguments: argparse.Namespace, task: Task) -> int:
-    """Run a task on the documents that the arguments name, and print what comes."""
+def add_decoding(group: argparse._ActionsContainer) -> None:
+    """Declare the flags of `DECODING`."""
+    for name in DECODING:
+        add_flag(group, declared(SamplingParams)[name], default=None)
+
+
+def sampling_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the given options of `DECODING`. Raises ParameterError for an invalid one."""
     sampling = {name: getattr(arguments, name) for name in DECODING if getattr(arguments, name) is not None}
+    SamplingParams(**sampling)
+    return sampling
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run a task on the documents, and print the texts."""
+    sampling = sampling_of(arguments)
     own = {name: getattr(arguments, name) for name in declared(TranslationOptions) if hasattr(arguments, name)}
-    SamplingParams(**sampling)  # before a model is loaded
-    TranslationOptions(**own)
-    with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
+    TranslationOptions(**own)  # raises before the model is loaded
+    with contextlib.redirect_stdout(sys.stderr):  # keeps plugins' and libraries' prints out of the output
         from transept.text.generator import TextGenerator
 
         generator = TextGenerator(arguments.model, **engine_options(arguments))
     begin = time.perf_counter()
-    documents = _Documents(arguments.files, arguments.lines)
-    updates = generator.stream(task, documents, **own, **sampling)
-    output = _Output(arguments)
+    documents, output = _Documents(arguments.files, arguments.lines), _Output(arguments)
     num_texts, num_tokens, num_failed = 0, 0, 0
-    for update in updates:
+    for update in generator.stream(cast("Task", arguments.task), documents, **own, **sampling):
         document = documents.read[update.index]
         output.show(update, document)
         if isinstance(update.result, TranseptError):
@@ -147,13 +149,13 @@ class _Document:
 
     @property
     def blank_line(self) -> bool:
-        """Whether it stands for an empty line of output and is no failure."""
+        """True if it is an empty line, whose text is an empty line and not a failure."""
         return self.blank and self.line is not None
 
 
 @dataclass
 class _Documents:
-    """The documents of some files, read when their turn comes; a file that cannot be read is told on stderr."""
+    """The documents of some files. A file is read when its turn comes; an unreadable one is reported on stderr."""
 
     files: Sequence[str]
     by_line: bool
@@ -164,14 +166,9 @@ class _Documents:
         for file in self.files:
             try:
                 text = read_text(file)
-            except (OSError, UnicodeDecodeError, PromptError) as error:
+            except PromptError as error:
                 self.num_unreadable += 1
-                reason = error.strerror if isinstance(error, OSError) else error
-                if isinstance(error, UnicodeDecodeError):
-                    reason = f"it is not UTF-8 text ({error})"
-                if isinstance(error, FileNotFoundError):
-                    reason = f"{error.strerror}{suggest_file(file)}"
-                print_stderr(f"transept: {escape_name(file)}: cannot read it: {reason}")
+                print_stderr(f"transept: {escape_name(file)}: {error}")
                 continue
             lines = text.removesuffix("\n").split("\n") if text else []
             for number, each in enumerate(map(str.strip, lines if self.by_line else [text]), 1):
@@ -180,28 +177,31 @@ class _Documents:
 
 
 def read_text(file: str) -> str:
-    """The text of a file, or of standard input.
-
-    Raises OSError, UnicodeDecodeError, and PromptError for more than MAX_FILE_BYTES, which may have no end.
-    """
-    if file == STDIN and sys.stdin is None:
-        raise OSError(errno.EBADF, "standard input is closed")
-    with contextlib.nullcontext(sys.stdin.buffer) if file == STDIN else Path(file).open("rb") as opened:
-        data = opened.read(MAX_FILE_BYTES + 1)
-    if len(data) > MAX_FILE_BYTES:
-        raise PromptError(f"it has more than {MAX_FILE_BYTES} bytes, and is read as a whole: split it")
-    return data.decode("utf-8-sig")
+    """Return the text of a file, or of standard input. Raises PromptError if it cannot be read or is too large."""
+    try:
+        if file == STDIN and sys.stdin is None:
+            raise OSError(errno.EBADF, "standard input is closed")
+        with contextlib.nullcontext(sys.stdin.buffer) if file == STDIN else Path(file).open("rb") as opened:
+            data = opened.read(MAX_FILE_BYTES + 1)  # standard input or a device may have no end
+        if len(data) > MAX_FILE_BYTES:
+            raise PromptError(f"cannot read it: it has more than {MAX_FILE_BYTES} bytes; split it")
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise PromptError(f"cannot read it: it is not UTF-8 text ({error})") from None
+    except OSError as error:
+        near = suggest_file(file) if isinstance(error, FileNotFoundError) else ""
+        raise PromptError(f"cannot read it: {error.strerror}{near}") from None
 
 
 @dataclass
 class _Output:
-    """Standard output in the form that the arguments ask for."""
+    """Prints texts in the form that the arguments ask for."""
 
     arguments: argparse.Namespace
-    begun: bool = False  # whether a part of the present document's text is printed
+    begun: bool = False  # True if a part of the current document's text is printed
 
     def show(self, update: TextUpdate, document: _Document) -> None:
-        """Print what an update brings. A failed document prints nothing, but a failed line an empty one."""
+        """Print the new part of a text. A failed document prints nothing, a failed line an empty line."""
         failed = isinstance(update.result, TranseptError)
         generated = None if isinstance(update.result, TranseptError) else update.result
         if self.arguments.json:

@@ -1,4 +1,4 @@
-"""What every command that runs a model may set on its engine."""
+"""The flags of the engine, for every command that runs a model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIMITS = ("max_audio_seconds", "max_text_characters")
 
 
 def add_model_options(parser: argparse.ArgumentParser, default: str | None) -> None:
-    """--model, and all of `add_engine_options`. default: None: --model must be given."""
+    """Declare --model and the flags of `add_engine_options`. default: of --model; None: it is required."""
     group = parser.add_argument_group("model")
     about = MODEL + (" (default: %(default)s)" if default else "")
     names = [f"--{alias.name.replace('_', '-')}" for alias in declared(EngineConfig)["model"].aliases]
@@ -36,19 +36,19 @@ def add_model_options(parser: argparse.ArgumentParser, default: str | None) -> N
 
 
 def add_engine_options(parser: argparse._ActionsContainer) -> None:
-    """The options of `NAMES`."""
+    """Declare the flags of `NAMES`."""
     for name in NAMES:
         each = declared(EngineConfig)[name]
         add_flag(parser, each, default=each.default)
 
 
 def add_limit(parser: argparse._ActionsContainer, name: str) -> None:
-    """The option of one of `LIMITS`."""
+    """Declare the flag of one of `LIMITS`."""
     add_flag(parser, declared(Limits)[name], default=None)
 
 
 def engine_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The options that are given, as EngineConfig takes them."""
+    """Return the given options as keywords of EngineConfig."""
     given, options = vars(arguments), declared(EngineConfig)
     limits = {name: given[name] for name in LIMITS if given.get(name) is not None}
     own = {name: given[name] for name in NAMES if given.get(name) not in (None, options[name].default)}

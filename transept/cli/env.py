@@ -1,7 +1,6 @@
-"""``transept env`` and ``transept --version``: what is installed and what it runs on, as a bug report needs it.
+"""``transept env`` and ``transept --version``: the installed versions and the hardware, for bug reports.
 
-Whatever cannot be found out is said in its place, since a broken installation is what such reports are about. torch
-loads when it is asked, and its absence is no error.
+They also work on a broken installation: a value that cannot be determined is replaced by the error.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from transept.cli.terminal import escape
 T = TypeVar("T")
 
 PACKAGES = ("transept", "torch", "transformers", "av")
-VARIABLES = ("TRANSEPT_", "OMP_", "GOMP_", "CUDA_VISIBLE_DEVICES")  # starts of the names that are shown
+VARIABLES = ("TRANSEPT_", "OMP_", "GOMP_", "CUDA_VISIBLE_DEVICES")  # prefixes of the variables to show
 LABELS = {"cpu_level": "CPU level", "gpus": "GPUs", "memory_gib": "memory, GiB", "cache_folder": "cache folder"}
 GIB = 1 << 30
 
@@ -36,7 +35,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def env(arguments: argparse.Namespace) -> int:
-    """``transept env``."""
+    """Run ``transept env``."""
     plugins = discover_quietly()
     found = environment()
     if arguments.json:
@@ -51,7 +50,7 @@ def env(arguments: argparse.Namespace) -> int:
 
 
 def version_line() -> str:
-    """Transept's version and what it runs on: ``transept 0.1.0, torch 2.13.0, CPU level avx2, cuda:0 NVIDIA H200``."""
+    """Return versions and hardware: ``transept 0.1.0, torch 2.13.0, CPU level avx2, cuda:0 NVIDIA H200``."""
     said = [f"{name} {_version(name)}" for name in ("transept", "torch")]
     gpus = _found_out(_gpus)
     names = [f"{gpu['device']} {gpu['name']}" for gpu in gpus] if isinstance(gpus, list) else []
@@ -59,7 +58,7 @@ def version_line() -> str:
 
 
 def environment() -> dict[str, Any]:
-    """Name -> what is so here, in the order in which it is shown; of what fails, its error in a sentence."""
+    """Return the values by name, in the order of the table. A value that cannot be determined is its error."""
     return {
         **{name: _version(name) for name in PACKAGES},
         "python": platform.python_version(),
@@ -76,10 +75,10 @@ def environment() -> dict[str, Any]:
 
 
 def _found_out(find: Callable[[], T]) -> T | str:
-    """What `find` returns, or what it raises in a sentence."""
+    """Return the result of `find`, or its error as a sentence."""
     try:
         return find()
-    except Exception as error:  # torch's import alone can end in several
+    except Exception as error:  # importing torch may raise any
         return f"unknown ({type(error).__name__}: {' '.join(str(error).split())})"
 
 
@@ -91,7 +90,7 @@ def _version(package: str) -> str:
 
 
 def _processor() -> str:
-    """Its name as Linux tells it, else its kind."""
+    """Return the processor's name on Linux, and its architecture elsewhere."""
     file = Path("/proc/cpuinfo")
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.exists() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
@@ -125,7 +124,7 @@ def _memory_gib() -> float:
 
 
 def _cache_folder() -> str:
-    """Where models of the hub are kept; the home folder, which often names its owner, as ``~``."""
+    """Return the folder of the hub's models, with ``~`` for the home folder, which often contains the user's name."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
     folder, home = Path(HF_HUB_CACHE), Path.home()

@@ -1,4 +1,4 @@
-"""A file that is not there is answered with the nearest one in its folder."""
+"""Suggest the nearest file name for a missing file."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import os
 
 from transept.errors import nearest
 
-MOST_FILES = 1000  # of a folder that are looked at
+MOST_FILES = 1000  # of a folder that are compared
 
 
 def suggest_file(path: str) -> str:
-    """The tail of a message about a path where nothing is: `` Did you mean 'talks/monday.mp3'?``; else empty."""
+    """Return the end of a message about a missing file, ``. Did you mean 'talks/monday.mp3'?``, or nothing."""
     folder, name = os.path.split(path)
     try:
         with os.scandir(folder or ".") as entries:

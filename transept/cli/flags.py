@@ -18,7 +18,7 @@ def flag(name: str) -> str:
 
 
 def assigned(name: str, value: Any, called: str = "") -> str:
-    """Return an option with its value in the form of a command: ``--beam-size 5``, ``--vad``, ``--no-fp16``.
+    """Return an option with its value as on the command line: ``--beam-size 5``, ``--vad``, ``--no-fp16``.
 
     called: its flag, if that differs from ``flag(name)``.
     """
@@ -27,12 +27,7 @@ def assigned(name: str, value: Any, called: str = "") -> str:
         return called if value else f"--no-{called[2:]}"
     if isinstance(value, tuple):
         value = ",".join(map(str, value))
-    return f"{called} {value}"
-
-
-def named(name: str, kind: type, help: str, metavar: str = "") -> DeclaredOption:
-    """Return an option that only a command has. kind: type of its value; bool for a flag without one."""
-    return DeclaredOption(name, Option(help, metavar=metavar), (kind,), (), kind is not bool, None)
+    return f"{called}{'=' if ' ' in called else ' '}{value}"
 
 
 def add_flags(

@@ -1,22 +1,19 @@
-"""How ``--help`` is laid out: within the terminal's width, and for a command of many options the most used ones first.
-
-Used by the Parser alone.
-"""
+"""The layout of ``--help``, within the terminal's width. Used by the Parser."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 
 class HelpFormatter(argparse.HelpFormatter):
-    """argparse's, but no option's name is broken at its dashes, and an option of two names has its value once."""
+    """argparse's formatter, but it breaks no option at its dashes, and shows one long name of an option."""
 
     def add_argument(self, action: argparse.Action) -> None:
-        """As argparse's, which takes the names of subcommands for shorter than they are shown."""
+        """Add an argument, with the indent of subcommands in its width, which argparse leaves out."""
         super().add_argument(action)
         if action.help is not argparse.SUPPRESS:
             for each in self._iter_indented_subactions(action):
@@ -35,18 +32,17 @@ class HelpFormatter(argparse.HelpFormatter):
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return textwrap.fill(
-            " ".join(text.split()), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
-        )
+        return "\n".join(indent + line for line in self._split_lines(text, width - len(indent)))
 
 
-class HelpAll(argparse.Action):
-    """``--help-all``: prints what ``--help`` does, and the options that it leaves out."""
+class PrintAndExit(argparse.Action):
+    """An option such as ``--help-all``, which prints a text and ends the program. text: returns it."""
 
-    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
-        super().__init__(option_strings, dest=argparse.SUPPRESS, default=argparse.SUPPRESS, nargs=0, help=help)
+    def __init__(self, text: Callable[[], str], **options: Any) -> None:
+        super().__init__(**{**options, "dest": argparse.SUPPRESS, "default": argparse.SUPPRESS, "nargs": 0})
+        self.text = text
 
-    def __call__(self, parser: Any, *_: Any) -> None:
-        """As argparse's action for help."""
-        parser._print_message(parser.format_whole_help(), sys.stdout)
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        """Print the text and exit."""
+        parser._print_message(self.text(), sys.stdout)
         parser.exit()

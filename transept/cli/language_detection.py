@@ -1,4 +1,4 @@
-"""``transept transcribe --detect-language FILE...``: the language of each file, and nothing of its text."""
+"""``transept transcribe --detect-language FILE...``: print the language of each file, and no text."""
 
 from __future__ import annotations
 
@@ -25,23 +25,20 @@ OPTIONS = ("audio_track", "channel", "language_detection_segments", "language_de
 
 
 def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
-    """Leave with a usage error for what asks for a transcript beside the language; before other options are looked at.
-
-    Raises ParameterError for channels that are not one.
-    """
+    """Exit with a usage error for an option of transcripts. Raises ParameterError for more than one channel."""
     from transept.speech.option_values import language_or_none
     from transept.speech.options import TranscriptionOptions
 
     given = vars(arguments)
     if language_or_none("language", given.get("language")) is not None:
-        parser.error("--detect-language finds out which language is spoken, and --language says it; leave one out")
+        parser.error("--detect-language detects the spoken language, and --language says it; leave one out")
     of_transcripts = {*TranscriptionOptions.names(), *LAYOUT} - {*OPTIONS, "language"}
     useless = [name for name in OF_FILES if given[name] not in (None, False)]
     useless += [name for name in given if name in of_transcripts or name.startswith("vad_")]  # there only if given
     if useless:
         off = isinstance(given[useless[0]], bool) and not given[useless[0]]
         option = f"--{'no-' if off else ''}{useless[0].replace('_', '-')}"
-        parser.error(f"--detect-language transcribes nothing, so there is nothing for {option}; leave one out")
+        parser.error(f"--detect-language transcribes nothing, so {option} has no effect; leave one out")
     TranscriptionOptions(**{name: given[name] for name in OPTIONS if name in given}).refuse_speakers()
 
 
@@ -52,9 +49,9 @@ def detect_languages(
     summary: RunSummary,
     several: bool,
 ) -> None:
-    """Print the language of each recording, with its probability; with --json, of all languages.
+    """Print the language of each recording and its probability; with --json, those of all languages.
 
-    audios: recordings, and what `Transcriber.detect_language` takes of each. several: whether files are named.
+    audios: recordings, each with the argument of `Transcriber.detect_language`. several: True to print file names.
     """
     options = {name: getattr(arguments, name) for name in OPTIONS if hasattr(arguments, name)}
     for task, audio in audios:

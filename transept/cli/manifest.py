@@ -1,4 +1,4 @@
-"""Manifest: a file with a line for each recording, added as soon as the recording is done.
+"""Manifest: a file with a line for each recording, appended when the recording is done.
 
 A line is a JSON object::
 
@@ -15,14 +15,14 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from transept.errors import ParameterError, TranseptError
 from transept.lifetime import Closable
 
-Status = Literal["done", "failed", "skipped"]
+# Of a line's fields, besides file and status.
+DEFAULTS = {"error": None, "seconds": None, "audio_seconds": None, "outputs": (), "warnings": (), "reason": None}
 
 
 class ManifestError(TranseptError):
@@ -30,10 +30,10 @@ class ManifestError(TranseptError):
 
 
 class Manifest(Closable):
-    """A manifest that is open for lines to come. A line that a killed process has left half is taken off.
+    """An open manifest. Opening it removes the partial last line of a killed process.
 
-    finished: the recordings that it says are done, or were skipped.
-    Raises ParameterError for a file that cannot be opened, and for one that is no manifest.
+    finished: the recordings that are done or were skipped.
+    Raises ParameterError for a file that cannot be opened, and for a file of another kind.
     """
 
     def __init__(self, path: str) -> None:
@@ -59,41 +59,26 @@ class Manifest(Closable):
                 entry = json.loads(line)
                 file, status = entry["file"], entry["status"]
             except (ValueError, TypeError, KeyError):
-                raise self._refusal(f'line {number} of "{self._path}" is not from a manifest; name another') from None
+                raise self._refusal(
+                    f'line {number} of "{self._path}" is not from a manifest; name another file'
+                ) from None
             (finished.discard if status == "failed" else finished.add)(file)
         if lines[-1]:
             if not lines[-1].startswith(b'{"file": '[: len(lines[-1])]):
-                raise self._refusal(f'the end of "{self._path}" is not from a manifest; name another')
+                raise self._refusal(f'the end of "{self._path}" is not from a manifest; name another file')
             os.ftruncate(self._file, len(content) - len(lines[-1]))
         return finished
 
     def _refusal(self, message: str) -> ParameterError:
         return ParameterError(message, param="manifest", value=self._path)
 
-    def add(
-        self,
-        file: str,
-        status: Status,
-        *,
-        error: str | None = None,
-        seconds: float | None = None,
-        audio_seconds: float | None = None,
-        outputs: Sequence[Path] = (),
-        warnings: Sequence[str] = (),
-        reason: str | None = None,
-    ) -> None:
-        """Add a line, whole. seconds, audio_seconds: of work, of audio. Raises ManifestError where that fails."""
-        entry = {
-            "file": file,
-            "status": status,
-            "error": error,
-            "seconds": None if seconds is None else round(seconds, 3),
-            "audio_seconds": None if audio_seconds is None else round(audio_seconds, 3),
-            "outputs": [str(path) for path in outputs],
-            "warnings": list(warnings),
-            "reason": reason,
-        }
-        line = json.dumps(entry).encode() + b"\n"
+    def add(self, file: str, status: Literal["done", "failed", "skipped"], **values: Any) -> None:
+        """Append a line. values: those of its other fields that differ from DEFAULTS.
+
+        Raises ManifestError if it cannot be written.
+        """
+        values = {name: round(value, 3) if isinstance(value, float) else value for name, value in values.items()}
+        line = json.dumps({"file": file, "status": status, **DEFAULTS, **values}, default=str).encode() + b"\n"
         try:
             if os.write(self._file, line) != len(line):
                 raise OSError(None, "no space left")
@@ -101,5 +86,5 @@ class Manifest(Closable):
             raise ManifestError(f'cannot write the manifest "{self._path}": {failure.strerror}') from None
 
     def close(self) -> None:
-        """Let others write to it."""
+        """Close the file."""
         os.close(self._file)

@@ -1,4 +1,4 @@
-"""``transept models``: the models that have short names, which of them are on this machine, and getting one."""
+"""``transept models``: list the models that have short names, and download them."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "models",
         help=COMMANDS["models"],
         usage="transept models [option ...]\n       transept models download [option ...] NAME ...",
-        description="The models that every command knows by a short name, where they come from, and which are on this "
-        "machine. A model is downloaded when it is first used, or by `transept models download`.",
+        description="List the models that have short names, their repositories, and which are on this machine. A model "
+        "is downloaded at its first use, or by `transept models download`.",
     )
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     parser.set_defaults(run=show, parser=parser)
     _add_model_dir(parser, None)
     subcommands = parser.add_subparsers(title="subcommands", metavar="SUBCOMMAND", prog="transept models")
-    about = "show the models, as `transept models` does by itself"
+    about = "list the models, like `transept models`"
     subparser = subcommands.add_parser("list", help=about, description=about.capitalize() + ".")
     subparser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON, for programs")
-    _add_model_dir(subparser, argparse.SUPPRESS)  # the other option's value stands where this one is not given
+    _add_model_dir(subparser, argparse.SUPPRESS)  # so that it does not overwrite the parent's value
     subparser.set_defaults(run=show, parser=subparser)
-    about = "download models, for instance before --offline; a model that is here already is left as it is"
+    about = "download models, for instance before --offline; existing models stay unchanged"
     subparser = subcommands.add_parser(
         "download",
         help=about,
         description=about.capitalize() + ". Their folders go to standard output.",
-        epilog="Exit code: 0 all of them are there, 1 some are not, 2 bad usage.",
+        epilog="Exit code: 0 all models are on this machine, 1 some are not, 2 bad usage.",
     )
     subparser.add_argument("names", nargs="+", metavar="NAME", help="a name that `transept models` shows, or org/name")
     _add_model_dir(subparser, argparse.SUPPRESS)
@@ -55,7 +55,7 @@ def _add_model_dir(parser: argparse.ArgumentParser, default: str | None) -> None
 
 @dataclass(frozen=True)
 class _Model:
-    """A row of the table. on_disk: ``"yes"``, ``"incomplete"`` or ``"no"``. megabytes: on disk, or those to come."""
+    """A row of the table. on_disk: ``"yes"``, ``"incomplete"`` or ``"no"``. megabytes: on disk, or to download."""
 
     name: str
     repository: str
@@ -65,10 +65,10 @@ class _Model:
 
 
 def show(arguments: argparse.Namespace) -> int:
-    """``transept models``."""
+    """Run ``transept models``."""
     folder = None if arguments.model_dir is None else Path(arguments.model_dir).expanduser()
     if folder is not None and not folder.is_dir():
-        missing = "is no folder" if folder.exists() else "does not exist; the first download makes it"
+        missing = "is not a folder" if folder.exists() else "does not exist; the first download makes it"
         print_stderr(f"transept: {escape_name(folder)} {missing}")
     models = _models(folder)
     if arguments.json:
@@ -87,13 +87,13 @@ def show(arguments: argparse.Namespace) -> int:
 
 
 def download(arguments: argparse.Namespace) -> int:
-    """``transept models download NAME...``."""
+    """Run ``transept models download``."""
     from transept.core.checkpoints.source import locate
 
     num_failed = 0
     for name in arguments.names:
         try:
-            with contextlib.redirect_stdout(sys.stderr):  # what plugins print must not spoil the output
+            with contextlib.redirect_stdout(sys.stderr):  # keeps plugins' prints out of the output
                 path = locate(name, model_dir=arguments.model_dir)
             print(escape(path), flush=True)
         except TranseptError as error:
@@ -103,7 +103,7 @@ def download(arguments: argparse.Namespace) -> int:
 
 
 def _models(folder: Path | None) -> list[_Model]:
-    """All that have short names. folder: that models are kept in; None: the hub's cache."""
+    """Return all models with short names. folder: of models; None: the hub's cache."""
     from transept.core.checkpoints import hub
     from transept.core.checkpoints.source import kept_directory
     from transept.registry.plugins import discover

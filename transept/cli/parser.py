@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from transept.cli.flags import assigned, flag
-from transept.cli.help_format import HelpAll, HelpFormatter
+from transept.cli.help_format import HelpFormatter, PrintAndExit
 from transept.cli.terminal import escape
 from transept.errors import TranseptError, suggest
 from transept.option_names import hint
+from transept.options import declared
 
-TRUTHS = ("True", "False")  # values of a flag in openai-whisper's command
+TRUTHS = ("true", "false")  # values of a flag in openai-whisper's command, in any case
 
 
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser that answers a misspelt command, choice or option with the nearest one.
 
-    Options may be written with underscores in place of dashes, and a flag may be followed by True or False.
+    Option names may have underscores in place of dashes, and a flag may be followed by True or False.
     most_used: the options that ``--help`` shows, in this order; ``--help-all`` shows all. None: no ``--help-all``.
     """
 
     def __init__(self, *args: Any, most_used: Sequence[str] | None = None, **options: Any) -> None:
         super().__init__(*args, **{"formatter_class": HelpFormatter, **options})
         self._most_used = most_used
+        self.given: dict[str, str] = {}  # option -> the one of its names that the user wrote
         if most_used is not None:
-            self.add_argument("--help-all", action=HelpAll, help="show all options, by what they are about")
+            about = "show all options, by group"
+            self.add_argument("--help-all", action=PrintAndExit, text=self.format_whole_help, help=about)
 
     def format_help(self) -> str:
         """Return the page of ``--help``."""
@@ -38,10 +42,8 @@ class Parser(argparse.ArgumentParser):
         formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
         formatter.add_text(self.description)
         options = [self._option_string_actions[flag] for flag in (*self._most_used, "--help-all", "--help")]
-        for title, actions in (
-            (self._positionals.title, self._positionals._group_actions),
-            ("most used options", options),
-        ):
+        positionals = self._positionals
+        for title, actions in ((positionals.title, positionals._group_actions), ("most used options", options)):
             formatter.start_section(title)
             formatter.add_arguments(actions)
             formatter.end_section()
@@ -56,30 +58,32 @@ class Parser(argparse.ArgumentParser):
         """Parse as argparse does, but report unknown options as errors, and before missing arguments."""
         args = sys.argv[1:] if args is None else list(args)
         has_commands = self._subparsers is not None
-        args = [*self._respelt(args, before_command=has_commands)]
-        for name in _options(args, before_command=has_commands):
-            if name not in self._option_string_actions and not self._get_option_tuples(name):
-                self.error(f"there is no option {name}.{self._hint(name)}")
-        self._refuse_given_twice(args, before_command=has_commands)
+        own = [*itertools.takewhile(lambda arg: arg != "--" and (arg.startswith("-") or not has_commands), args)]
+        rest = args[len(own) :]
+        own = [*self._respelt(own)]
+        self._refuse_unknown_and_repeated([arg.partition("=")[0] for arg in own if _is_option(arg)])
         if not has_commands:
-            self._refuse_of_one_dash(args)
-        known, others = super().parse_known_args(args, namespace)
+            self._refuse_single_dashes(own)
+        known, others = super().parse_known_args([*own, *rest], namespace)
         if not has_commands and "--" not in others:
-            others = self._put_with_its_like(known, others)
+            others = self._append_to_list(known, others)
         if others and not has_commands:
-            self.error(f"this has no meaning here: {' '.join(others)}. See {self.prog} --help.")
+            self.error(f"unexpected arguments: {' '.join(others)}. See {self.prog} --help.")
         return known, others
 
-    def _refuse_given_twice(self, args: Sequence[str], *, before_command: bool) -> None:
-        """Report an option that is given by two of its names."""
-        by: dict[str, argparse.Action] = {}
-        for name in _options(args, before_command=before_command):
+    def _refuse_unknown_and_repeated(self, names: Sequence[str]) -> None:
+        """Report an unknown option, and an option that is given by two of its names."""
+        for name in names:
+            if name not in self._option_string_actions and not self._get_option_tuples(name):
+                self.error(f"there is no option {name}.{self._hint(name)}")
+        first: dict[str, argparse.Action] = {}
+        for name in names:
             action = self._option_string_actions.get(name)
-            if action is not None and by.setdefault(action.dest, action) is not action:
-                other = next(each for each in by[action.dest].option_strings if each.startswith("--"))
+            if action is not None and first.setdefault(action.dest, action) is not action:
+                other = next(each for each in first[action.dest].option_strings if each.startswith("--"))
                 self.error(f"{other} and {name} are the same option: give one of them")
 
-    def _put_with_its_like(self, known: Any, others: list[str]) -> list[str]:
+    def _append_to_list(self, known: Any, others: list[str]) -> list[str]:
         """Append arguments after an option to the list before it, as in ``one.wav --model tiny two.wav``."""
         last = next(reversed(self._get_positional_actions()), None)
         if not others or last is None or last.nargs not in ("*", "+"):
@@ -91,11 +95,9 @@ class Parser(argparse.ArgumentParser):
         setattr(known, last.dest, [*(getattr(known, last.dest) or ()), *more])
         return []
 
-    def _refuse_of_one_dash(self, args: Sequence[str]) -> None:
+    def _refuse_single_dashes(self, args: Sequence[str]) -> None:
         """Report other programs' short options, such as -m and -osrt, and files whose names begin with a dash."""
         for arg in args:
-            if arg == "--":
-                return
             if arg in self._option_string_actions or not arg.startswith("-") or arg.startswith("--"):
                 continue
             from transept.foreign_options import ELSEWHERE, SENTENCES
@@ -105,43 +107,63 @@ class Parser(argparse.ArgumentParser):
             if arg != "-" and os.path.isfile(arg):
                 self.error(f"{arg} would be an option; write ./{arg} for the file of that name")
 
-    def _respelt(self, args: Sequence[str], *, before_command: bool) -> Iterator[str]:
+    def _respelt(self, args: Sequence[str]) -> Iterator[str]:
         """Yield the arguments with dashes in option names, and with flags that need no True or False after them."""
         rest = list(args)
         while rest:
             arg = rest.pop(0)
-            name, equals, value = arg.partition("=")
-            if arg == "--" or (before_command and not arg.startswith("-")):
-                yield from (arg, *rest)
-                return
-            if not name.startswith("--") or " " in name:  # with a blank it is some option's text
+            if not _is_option(arg):
                 yield arg
                 continue
-            spelt = name
-            if name not in self._option_string_actions:
-                dashed = f"--{name[2:].replace('_', '-')}"
-                name = dashed if dashed in self._option_string_actions else name
+            spelt, equals, value = arg.partition("=")
+            name = self._dashed(spelt)
             action = self._option_string_actions.get(name)
+            is_off = action is None or isinstance(action, argparse.BooleanOptionalAction)
+            positive = self._dashed(f"--{name[5:]}") if is_off and name.startswith("--no-") else name
+            if action is None and isinstance(self._option_string_actions.get(positive), argparse._StoreTrueAction):
+                continue  # such a flag is off unless it is given
+            if action is not None:
+                self.given[action.dest] = positive
             if not isinstance(action, argparse._StoreTrueAction | argparse.BooleanOptionalAction):
                 yield name + equals + value
                 continue
-            # With an underscore it is openai-whisper's option, whose value must not be taken for a file.
-            if not equals and rest and (rest[0] in TRUTHS or ("_" in spelt and not rest[0].startswith("-"))):
+            if not equals and rest and self._is_value_of_flag(rest[0], spelt):
                 equals, value = "=", rest.pop(0)
-            if equals and value not in TRUTHS:
+            if equals and value.lower() not in TRUTHS:
                 self.error(f"argument {spelt}: must be True or False, not {value!r}")
-            if value != "False":
+            if value.lower() != "false":
                 yield name
             elif isinstance(action, argparse.BooleanOptionalAction):
-                yield next(
-                    each for each in action.option_strings if each.startswith("--no-") != name.startswith("--no-")
-                )
+                yield positive if positive != name else f"--no-{name[2:]}"
+
+    def _dashed(self, name: str) -> str:
+        dashed = f"--{name[2:].replace('_', '-')}"
+        return dashed if name not in self._option_string_actions and dashed in self._option_string_actions else name
+
+    def _is_value_of_flag(self, word: str, flag: str) -> bool:
+        """Return True if a word after a flag is its value: True, False, or a word where a file is expected.
+
+        With an underscore the flag is openai-whisper's, which always has a value.
+        """
+        if word.lower() in TRUTHS or ("_" in flag and not word.startswith("-")):
+            return True
+        takes_files = any(action.metavar == "FILE" for action in self._get_positional_actions())
+        return takes_files and word.isalpha() and not os.path.exists(word)
 
     def _print_message(self, message: str, file: Any = None) -> None:
         super()._print_message(escape(message), file)
 
     def _hint(self, name: str) -> str:
-        return hint(name[2:].replace("-", "_"), *self._flags()) or f" See {self.prog} --help."
+        plain = name[2:].replace("-", "_")
+        if found := hint(plain, *self._flags()):
+            return found
+        from transept.core.config import EngineConfig
+        from transept.core.request.sampling_params import SamplingParams
+
+        for kind in (SamplingParams, EngineConfig):
+            if plain in declared(kind):
+                return f" Only Python has it, as an option of {kind.__name__}. See {self.prog} --help."
+        return f" See {self.prog} --help."
 
     def _flags(self) -> tuple[dict[str, str], Callable[[str], str]]:
         """Return the options' names as Python writes them, and a function from such a name to its flag."""
@@ -161,27 +183,30 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f'there is no "{value}".{suggest(str(value), known)}')
 
 
-def _options(args: Sequence[str], *, before_command: bool) -> Iterator[str]:
-    """Yield the option names among the arguments, up to ``--``, or up to the command."""
-    for arg in args:
-        if arg == "--" or (before_command and not arg.startswith("-")):
-            return
-        name = arg.partition("=")[0]
-        if name.startswith("--") and " " not in name:  # with a blank it is some option's text
-            yield name
+def _is_option(arg: str) -> bool:
+    return arg.startswith("--") and " " not in arg.partition("=")[0]  # with a blank it is an option's text
 
 
-def _flag(parser: argparse.ArgumentParser, name: str) -> str | None:
-    """Return the flag of a Python option: ``--vad-threshold`` for ``vad_options.threshold``; None if it has none."""
+def _flag(parser: Parser, name: str) -> str | None:
+    """Return the flag of a Python option, the given one if it has aliases; None if it has none.
+
+    ``vad_options.threshold`` is ``--vad-threshold``, or ``--vad-options threshold`` if that flag is given.
+    """
     alias = parser._option_string_actions.get(flag(name))
-    for dest in (name, name.replace("_options.", "_"), name.rpartition(".")[2], alias and alias.dest):
+    whole, _, part = name.partition(".")
+    dests = (name, name.replace("_options.", "_"), name.rpartition(".")[2], alias and alias.dest)
+    if found := next((parser.given[dest] for dest in dests if dest in parser.given), None):
+        return found
+    if part and whole in parser.given:
+        return f"{parser.given[whole]} {part}"
+    for dest in dests:
         flags = (each for action in parser._actions if action.dest == dest for each in action.option_strings)
         if found := next((each for each in flags if each.startswith("--")), None):
             return found
     return None
 
 
-def in_flags(error: TranseptError, parser: argparse.ArgumentParser) -> str:
+def in_flags(error: TranseptError, parser: Parser) -> str:
     """Return an error's message with the parser's flags, ``--patience 2``, and other options in Python's spelling."""
 
     def with_value(name: str, value: Any) -> str:

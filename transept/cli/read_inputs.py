@@ -1,6 +1,6 @@
-"""What ``transept read`` is to read: from the arguments to images, and the pages of PDFs, an image each.
+"""The inputs of ``transept read``: images, and the pages of PDFs.
 
-`recordings` finds the files. Of an image nothing is opened here; a PDF is, to count its pages.
+`recordings` finds the files. This module opens PDFs, to count their pages, but no image.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ READABLE = Kind(
 
 @dataclass(frozen=True)
 class Input:
-    """One image to read, or why it cannot be.
+    """One image to read, or the reason why it cannot be read.
 
-    file: as the user named it or would name it. tree: the folder or the fixed part of the pattern that it was found by.
+    file: the path, relative if the argument is. tree: the folder, or the fixed part of the pattern, that contained it.
     """
 
     file: str
@@ -43,17 +43,17 @@ class Input:
     page: PdfPage | None = None
     num_pages: int = 1
     error: MediaError | None = None
-    is_file: bool = True  # and so has files of results, with its error if it has one
+    is_file: bool = True  # False: no results are written
 
     @property
     def shown(self) -> str:
-        """How it is called where people read it."""
+        """Its name in messages."""
         name = escape_name(self.file)
         return name if self.page is None else f"{name}, page {self.page.number}"
 
     @property
     def recording(self) -> Recording:
-        """What its files are named after: of a page with its number, ``report-07.pdf``."""
+        """The name for its result files; a page's has its number: ``report-07.pdf``."""
         named = self.file
         if self.page is not None:
             digits = len(str(self.num_pages))
@@ -61,15 +61,15 @@ class Input:
         return Recording(named, self.tree, label=self.shown)
 
     def image(self) -> Any:
-        """What `load_image` takes."""
+        """Return the argument of `load_image`."""
         return self.page or (sys.stdin.buffer if self.file == STDIN else self.file)
 
 
 def find_inputs(files: Sequence[str], dpi: float | None, *, recursive: bool) -> list[Input]:
-    """An input for each file, and for each page of a PDF. dpi: of pages; None: the default of pdf_pages.
+    """Return an input for each image, and for each page of a PDF. dpi: of pages; None: the default of pdf_pages.
 
-    What is not there, or is no PDF, is told at once. Raises ParameterError and MissingPackageError as pdf_pages does,
-    and ParameterError for a wrong dpi where there is no PDF, too.
+    Reports missing files and invalid PDFs at once. Raises what pdf_pages raises, and ParameterError for a wrong dpi
+    even if there is no PDF.
     """
     options = PageOptions() if dpi is None else PageOptions(dpi=dpi)
     return [found for each in find_files(files, READABLE, recursive=recursive) for found in _inputs(each, options)]

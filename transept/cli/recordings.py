@@ -1,8 +1,6 @@
-"""What ``transept transcribe`` is to transcribe, and ``read`` to read: from arguments, folders and patterns, to files.
+"""The input files of ``transept transcribe`` and ``read``: from arguments, folders and patterns to Recordings.
 
-A Recording is whatever file the command takes; for ``read`` that is an image, or a PDF.
-
-Nothing is opened here, and nothing read but the names in folders.
+For ``read``, a Recording is an image or a PDF. This module lists folders and opens no file.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ import os
 import struct
 import sys
 import urllib.parse
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,17 +22,17 @@ from transept.errors import ParameterError
 from transept.multimodal.suffixes import MEDIA
 
 STDIN = "-"
-RESULTS = {f".{suffix}" for suffix in (*FORMATS, "jsonl")}  # of files that this command writes beside recordings
+RESULTS = {f".{suffix}" for suffix in (*FORMATS, "jsonl")}  # suffixes of result files
 PCM_BITS = 16
 
 
 @dataclass(frozen=True)
 class Kind:
-    """The files that a command takes.
+    """The input files of a command.
 
-    suffixes: of those that are taken from folders. results: of what the command writes beside them, which patterns pass
-    over. what: they are, in words. unopened: the message for one that is not there, with ``{file}`` and ``{reason}``.
-    fetched: whether URLs may be among them.
+    suffixes: of the files that folders contribute. results: suffixes of result files, which patterns skip. what: noun
+    for messages. unopened: message for a missing file, with ``{file}`` and ``{reason}``. fetched: True if URLs are
+    possible.
     """
 
     suffixes: Set[str]
@@ -51,8 +49,8 @@ SOUND = Kind(MEDIA, RESULTS, "audio or video file", 'audio file "{file}" cannot 
 class Recording:
     """One recording to transcribe.
 
-    file: as the user named or would name it. tree: the folder or the fixed part of the pattern that it was found by;
-    None where it was named itself. is_url: whether FFmpeg is to fetch it. label: how messages name it; None: as file.
+    file: the path, relative if the argument is. tree: the folder, or the fixed part of the pattern, that contained it;
+    None if it is an argument itself. is_url: True if FFmpeg fetches it. label: its name in messages; None: file.
     """
 
     file: str
@@ -62,12 +60,12 @@ class Recording:
 
     @property
     def shown(self) -> str:
-        """How messages name it, printable."""
+        """Its name in messages, escaped."""
         return escape_name(self.file) if self.label is None else self.label
 
     @property
     def name(self) -> str:
-        """Its own name, ``talk.mp3``, without folders."""
+        """The file name, ``talk.mp3``, without folders."""
         if self.file == STDIN:
             return "stdin"
         path = urllib.parse.unquote(urllib.parse.urlsplit(self.file).path) if self.is_url else self.file
@@ -75,26 +73,26 @@ class Recording:
 
     @property
     def directory(self) -> Path | None:
-        """The folder that it lies in; None for standard input and a URL."""
+        """The folder that contains it; None for standard input and a URL."""
         return None if self.is_url or self.file == STDIN else Path(self.file).parent
 
     @property
     def folder(self) -> str:
-        """The folder that it lies in, as seen from its tree; empty at the tree's root, and for what has no tree."""
+        """The folder that contains it, relative to its tree; empty at the tree's root, and without a tree."""
         if self.tree is None or self.directory is None:
             return ""
         relative = os.path.relpath(self.directory, self.tree)
         return "" if relative == "." else relative
 
     def audio(self, pcm_rate: int | None) -> Any:
-        """What `load_audio` takes. pcm_rate: of the samples that standard input gives; None: it gives a file."""
+        """Return the argument of `load_audio`. pcm_rate: of raw samples on standard input; None: it is a file."""
         if self.is_url:
             from transept.multimodal.audio_url import AudioUrl
 
             return AudioUrl(self.file)
         if self.file != STDIN:
             return self.file
-        # Unbuffered: Python, when it is interrupted, ends only once no thread reads the buffered one.
+        # Unbuffered: an interrupted Python waits for threads that read the buffered stream.
         standard_input: Any = open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)  # noqa: SIM115
         standard_input.name = "<stdin>"
         return standard_input if pcm_rate is None else _PcmAsWav(standard_input, pcm_rate)
@@ -102,7 +100,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class Missing:
-    """An argument, or a folder in one, that gives no recordings, and why."""
+    """An argument, or a folder in it, without recordings. reason: why."""
 
     file: str
     reason: str
@@ -111,7 +109,7 @@ class Missing:
 def find_recordings(
     arguments: Sequence[str], *, recursive: bool, allow_urls: bool
 ) -> tuple[list[Recording], list[Missing]]:
-    """The recordings that arguments name, and what gave none; see `find_files`."""
+    """Return the recordings of the arguments, and the arguments without any; see `find_files`."""
     each = find_files(arguments, SOUND, recursive=recursive, allow_urls=allow_urls)
     return [one for one in each if isinstance(one, Recording)], [one for one in each if isinstance(one, Missing)]
 
@@ -119,15 +117,14 @@ def find_recordings(
 def find_files(
     arguments: Sequence[str], kind: Kind, *, recursive: bool, allow_urls: bool = False
 ) -> list[Recording | Missing]:
-    """The files that arguments name, each once however many trees hold it, and what gave none, in order.
+    """Return the files of the arguments, in order and each once, and the arguments without any.
 
-    A name that exists is a file or a folder whatever it looks like; a folder gives the files of the kind's suffixes in
-    it, and with recursive those below it, too, but for hidden ones. Other names may be patterns, in which ``**``
-    stands for any folders; they pass over files with a suffix of the kind's results.
-    Raises ParameterError for a URL unless they are allowed.
+    An existing path is a file or a folder, even if it looks like a pattern. A folder contributes the files with the
+    kind's suffixes, and with recursive also those in its folders, except hidden ones. Other names may be patterns, in
+    which ``**`` stands for any folders; patterns skip result files. Raises ParameterError for a URL without allow_urls.
     """
     found: list[Recording | Missing] = []
-    from_tree: dict[str, bool] = {}  # path without links: whether a tree gave it
+    from_tree: dict[str, bool] = {}  # real path -> True if found in a tree
     for argument in arguments:
         for each in _of_argument(argument, kind, recursive, allow_urls):
             if isinstance(each, Missing):
@@ -151,7 +148,7 @@ def _of_argument(argument: str, kind: Kind, recursive: bool, allow_urls: bool) -
         yield from _of_folder(argument, kind, recursive)
     elif is_url(argument):
         if not kind.fetched:
-            yield Missing(argument, "it is a URL, and none is fetched: download it, and name the file")
+            yield Missing(argument, "this command fetches no URLs; download it, and name the file")
             return
         if not allow_urls:
             message = f"{argument} is a URL; add {{allow_urls}} to have it fetched"
@@ -165,19 +162,16 @@ def _of_argument(argument: str, kind: Kind, recursive: bool, allow_urls: bool) -
     else:
         try:
             os.stat(argument)
-        except (OSError, ValueError) as error:  # told before a model is loaded
-            reason = f"{getattr(error, 'strerror', None) or error}{_near(error, argument)}"
+        except (OSError, ValueError) as error:
+            near = suggest_file(argument) if isinstance(error, FileNotFoundError) else ""
+            reason = f"{getattr(error, 'strerror', None) or error}{near}"
             yield Missing(argument, kind.unopened.format(file=argument, reason=reason))
         else:
             yield Recording(argument)  # a pipe, a device
 
 
-def _near(error: Exception, argument: str) -> str:
-    return suggest_file(argument) if isinstance(error, FileNotFoundError) else ""
-
-
 def _of_folder(root: str, kind: Kind, recursive: bool, tree: str | None = None) -> Iterator[Recording | Missing]:
-    """tree: what its recordings are seen from; None: the folder itself."""
+    """Yield the files of a folder. tree: see Recording; None: the folder itself."""
     unreadable: list[Missing] = []
 
     def note(error: OSError) -> None:
@@ -193,8 +187,8 @@ def _of_folder(root: str, kind: Kind, recursive: bool, tree: str | None = None) 
                 yield Recording(path, root if tree is None else tree)
     yield from unreadable
     if not num_found and not unreadable:
-        below = "" if recursive else "; --recursive looks into its folders, too"
-        yield Missing(root, f"no {kind.what} is in this folder{below}")
+        below = "" if recursive else "; --recursive also searches its folders"
+        yield Missing(root, f"this folder has no {kind.what}{below}")
 
 
 def _of_pattern(pattern: str, kind: Kind, recursive: bool) -> Iterator[Recording | Missing]:
@@ -203,22 +197,22 @@ def _of_pattern(pattern: str, kind: Kind, recursive: bool) -> Iterator[Recording
     tree = str(Path(*parts[:fixed]))
     matches = sorted(each for each in set(_matches(parts)) if Path(each).suffix.lower() not in kind.results)
     if not matches:
-        yield Missing(pattern, "there is no such file, and none that it matches as a pattern")
+        yield Missing(pattern, "no such file, and as a pattern it matches none")
     for match in matches:
         if os.path.isdir(match):
-            if "**" not in parts:  # which matches what is in its folders, too
+            if "**" not in parts:  # ** itself matches the files in folders
                 yield from _of_folder(match, kind, recursive, tree)
         elif not _is_pipe(match):
             yield Recording(match, tree)
 
 
 def _is_pipe(path: str) -> bool:
-    """Whether it is a pipe, a socket or a device: to read one that is only found, not named, may last forever."""
+    """Return True for a pipe, a socket or a device. Only those that are arguments are read: reading may never end."""
     return os.path.exists(path) and not os.path.isfile(path)
 
 
 def _matches(parts: Sequence[str]) -> Iterator[str]:
-    """What a pattern of these parts matches, as `glob.glob`, but through no link that leads back into the same tree."""
+    """Yield the matches of a pattern, as `glob.glob` does, but follow no link back into the same tree."""
     if "**" not in parts:
         yield from glob.glob(str(Path(*parts)))
         return
@@ -230,7 +224,7 @@ def _matches(parts: Sequence[str]) -> Iterator[str]:
 
 
 def _folders_below(base: str) -> Iterator[str]:
-    """A folder and those below it but for hidden ones, each once, by its own name rather than by a link's."""
+    """Yield a folder and the folders in it, except hidden ones, each once, by its own name rather than a link's."""
     inside = os.path.join(os.path.realpath(base), "")
     walked: set[str] = set()
     for directory, folders, _ in os.walk(base, followlinks=True):
@@ -245,24 +239,19 @@ def _folders_below(base: str) -> Iterator[str]:
         yield directory
 
 
-def roots(recordings: Iterable[Recording]) -> list[str]:
-    """The trees that recordings were found in, each once."""
-    return list(dict.fromkeys(each.tree for each in recordings if each.tree is not None))
-
-
 class _PcmAsWav:
-    """Raw samples (s16le, mono) as the WAV file that they are the data of: so limits and errors are those of files."""
+    """Raw samples (s16le, mono) after the header of a WAV file, so that limits and errors are those of files."""
 
     def __init__(self, samples: Any, rate: int) -> None:
         self.name = samples.name
         self._samples = samples
-        endless = 0xFFFFFFFF  # how WAV files say that their length was not known
+        endless = 0xFFFFFFFF  # an unknown length in WAV files
         fmt = struct.pack("<HHIIHH", 1, 1, rate, rate * PCM_BITS // 8, PCM_BITS // 8, PCM_BITS)
         self._header = struct.pack("<4sI4s4sI", b"RIFF", endless, b"WAVE", b"fmt ", len(fmt)) + fmt
         self._header += struct.pack("<4sI", b"data", endless)
 
     def read(self, size: int) -> bytes:
-        """As a file's: the header first."""
+        """Return the header first, then samples."""
         header, self._header = self._header, b""
         piece: bytes = header or self._samples.read(size)
         return piece

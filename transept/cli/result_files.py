@@ -1,19 +1,18 @@
-"""The files that ``transcribe`` and ``read`` write: their names, no two alike, and how each appears whole, or not.
-
-Called by those commands with what `recordings` found.
-"""
+"""The result files of ``transcribe``, ``read`` and ``align``: their options, their unique names, and atomic writes."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import re
 import string
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from transept.cli.recordings import Recording, roots
+from transept.cli.recordings import STDIN, Recording
 from transept.cli.transcribe_options import FORMATS
 from transept.errors import ParameterError, suggest
 from transept.multimodal.suffixes import split_suffix
@@ -21,8 +20,45 @@ from transept.multimodal.suffixes import split_suffix
 BY_STEM, BY_NAME = "{folder}/{stem}", "{folder}/{name}"
 BY_PARENT = "{parent}/{name}"
 FIELDS = ("folder", "parent", "stem", "name", "ext", "model")  # of --output-name
-LONGEST_STEM = 40  # characters of it in the name of what is unfinished, which so stays within a file system's limit
-UNFINISHED = re.compile(rf"\..+\.(\d+)\.part\.(?:{'|'.join(FORMATS)})", re.DOTALL)  # with the process that writes it
+LONGEST_STEM = 40  # characters of a stem in an unfinished file's name, within file systems' limits
+UNFINISHED = re.compile(rf"\..+\.(\d+)\.part\.(?:{'|'.join(FORMATS)})", re.DOTALL)  # the number is the writer's process
+
+
+def add_file_options(group: argparse._ActionsContainer, formats: Callable[[str], tuple[str, ...]], help: str) -> None:
+    """Declare -f and -o. formats: parses the value of -f."""
+    group.add_argument("-f", "--output-format", type=formats, metavar="F,F,...", help=help)
+    about = "folder of those files (default with -f: the current one)"
+    group.add_argument("-o", "--output-dir", metavar="DIR", help=about)
+
+
+def add_name_options(group: argparse._ActionsContainer, what: str) -> None:
+    """Declare --output-name and --skip-existing. what: the inputs, such as ``"images"``."""
+    fields = ", ".join(f"{{{name}}}" for name in FIELDS)
+    about = f"name of the files, without suffix, made of {fields} (default: {{folder}}/{{stem}})"
+    group.add_argument("--output-name", metavar="TEXT", help=about)
+    group.add_argument("--skip-existing", action="store_true", help=f"skip {what} whose files all exist")
+
+
+def check_file_options(arguments: argparse.Namespace, flags: str) -> None:
+    """Exit with a usage error for --output-name or --skip-existing without files, or a closed standard input.
+
+    flags: those that ask for files.
+    """
+    for name in ("skip_existing", "output_name"):
+        if getattr(arguments, name) not in (None, False) and arguments.output_format is None:
+            arguments.parser.error(f"--{name.replace('_', '-')} applies to files; write some with {flags}")
+    if STDIN in arguments.files and sys.stdin is None:
+        arguments.parser.error("standard input is closed; name a file instead of -")
+
+
+def make_folder(folder: Path | None, output_dir: str | None) -> None:
+    """Make the folder of the files, if there is one. Raises ParameterError if that fails."""
+    try:
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"cannot make the folder {folder}: {error.strerror}"
+        raise ParameterError(message, param="output_dir", value=output_dir) from None
 
 
 def result_files(
@@ -33,17 +69,17 @@ def result_files(
     template: str | None,
     model: str,
 ) -> list[list[Path]]:
-    """The files to write for each recording, one a format.
+    """Return the files to write for each recording, one for each format.
 
-    folder: that they lie in, in the tree that their recordings have; None: beside each recording. template: of their
-    names without the suffix, with FIELDS; None: the recording's without its suffix, and with it where two in one folder
-    differ in that alone. model: what the user called it.
-    Raises ParameterError where two recordings would be written to one file, or one over a recording itself, for a
-    template that says nothing or leads out of the folder, and for a recording that nothing can be beside.
+    folder: gets the files, in the tree of their recordings; None: each recording's folder. template: names of the
+    files without the suffix, with FIELDS; None: the recordings' names without their suffixes, or with them if two
+    recordings in one folder only differ in the suffix. model: as the user named it.
+    Raises ParameterError if two recordings would be written to one file, if a recording would be overwritten, for a
+    template that makes no name or leads out of the folder, and for a recording without a folder of its own.
     """
     if template is not None:
         check_template(template)
-    several_trees = len(roots(recordings)) > 1
+    several_trees = len({each.tree for each in recordings} - {None}) > 1
     pattern = BY_STEM if template is None else template
     stems = [_stem(each, pattern, folder, several_trees, model) for each in recordings]
     if template is None:
@@ -68,34 +104,34 @@ def result_files(
 
 
 def _told_apart(one: Recording, other: Recording) -> str:
-    """What would work for two recordings that would be written to one file."""
+    """Return advice for two recordings that would be written to one file."""
     if one.file == other.file:
         return "name it once"
-    apart = "take them one by one, with -o for each"
+    apart = "run the command for each, with its own -o"
     if (_parent(one), one.name) == (_parent(other), other.name):
         return apart
-    return f"{apart}, or tell them apart with --output-name, such as '{BY_PARENT}'"
+    return f"{apart}, or give them different names with --output-name, such as '{BY_PARENT}'"
 
 
 def _parent(recording: Recording) -> str:
-    """The name of the folder that it lies in; empty for standard input and a URL."""
+    """Return the name of a recording's folder; empty for standard input and a URL."""
     return "" if recording.directory is None else Path(os.path.abspath(recording.directory)).name
 
 
 def _keep_inputs(recordings: Sequence[Recording], paths: Sequence[Sequence[Path]]) -> None:
-    """Raise ParameterError where a file to write is one of the recordings."""
+    """Raise ParameterError if a file to write is one of the recordings."""
     inputs = {os.path.realpath(each.file): each for each in recordings if each.directory is not None}
     for path in (path for each in paths for path in each):
         if (recording := inputs.get(os.path.realpath(path))) is not None:
             raise ParameterError(
-                f"{recording.shown} would be overwritten with what comes of it or of another file; give "
-                "another folder with -o, or other names with {output_name}, such as '{stem}-text'",
+                f"{recording.shown} would be overwritten with a result; give another folder with -o, "
+                "or other names with {output_name}, such as '{stem}-text'",
                 param="output_name",
             )
 
 
 def check_template(template: str) -> None:
-    """Raise ParameterError for an --output-name with unknown fields, or that is no name within a folder."""
+    """Raise ParameterError for an --output-name with unknown fields, or that is not a name within a folder."""
     try:
         parsed = list(string.Formatter().parse(template))
     except ValueError as error:
@@ -107,7 +143,7 @@ def check_template(template: str) -> None:
         if name not in FIELDS:
             raise _bad_template(template, f"has no field {{{name}}}.{suggest(name, FIELDS)}")
     if any(spec or conversion for _, _, spec, conversion in parsed):
-        raise _bad_template(template, "takes fields as they are, such as {stem}, without : and !")
+        raise _bad_template(template, "takes plain fields, such as {stem}, without : and !")
 
 
 def _bad_template(template: str, why: str) -> ParameterError:
@@ -115,10 +151,10 @@ def _bad_template(template: str, why: str) -> ParameterError:
 
 
 def _stem(recording: Recording, template: str, folder: Path | None, several_trees: bool, model: str) -> Path:
-    """The path of a recording's files without their suffix."""
+    """Return the path of a recording's files without their suffix."""
     base = recording.directory if folder is None else folder
     if base is None:
-        message = f"nothing lies beside {recording.file}; leave out {{beside}} and give -o"
+        message = f"{recording.file} is in no folder; leave {{beside}} out and give -o"
         raise ParameterError(message, param="beside", value=True)
     within = Path() if folder is None else Path(recording.folder)
     if several_trees and folder is not None and recording.tree is not None:
@@ -135,25 +171,27 @@ def _stem(recording: Recording, template: str, folder: Path | None, several_tree
     relative = template.format(**dict(zip(FIELDS, fields, strict=True)))
     parts = [part for part in relative.split("/") if part not in ("", ".")]
     if not parts or ".." in parts or relative.endswith("/") or "\0" in relative:
-        raise _bad_template(template, f"{template!r} makes {relative!r} of {recording.shown}, which names no file")
+        raise _bad_template(
+            template, f"{template!r} makes {relative!r} of {recording.shown}, which is not a file's name"
+        )
     return Path(os.path.normpath(base.joinpath(*parts)))
 
 
 def are_there(paths: Sequence[Path]) -> bool:
-    """Whether all files of a recording are there, each of which is whole then; False for none to write."""
+    """Return True if all files of a recording exist, and so are complete; False if there are none to write."""
     return bool(paths) and all(path.is_file() for path in paths)
 
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
-    """Make a file that appears, or takes the place of another, only once all of it is on the disk.
+    """Write a file under another name, flush it to the disk, and rename it, so that it only ever appears complete.
 
-    write: puts it under the name that it is given, in the same folder. Raises OSError as that does; nothing is left.
+    write: writes the file at the path that it is given, in the same folder. If it raises, no file is left.
     """
     if path.exists() and not path.is_file():  # a pipe, a device
         write(path)
         return
-    suffix = path.suffix  # which tells the format, whatever a link's target is called
-    path = Path(os.path.realpath(path))  # a link stays one
+    suffix = path.suffix  # of the format; a link's target may have another
+    path = Path(os.path.realpath(path))  # so that a link stays a link
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.stem[:LONGEST_STEM]}.{os.getpid()}.part{suffix}")
     try:
@@ -167,10 +205,10 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what processes that were killed had begun to write in a folder; what still runs keeps its own."""
+    """Remove the unfinished files of killed processes from a folder. Files of running processes stay."""
     if os.name != "posix" or not folder.is_dir():
         return
-    with contextlib.suppress(OSError):  # a folder that may be written, but not listed
+    with contextlib.suppress(OSError):  # a folder that cannot be listed
         for entry in folder.iterdir():
             match = UNFINISHED.fullmatch(entry.name)
             if match is not None and not _runs(int(match[1])):

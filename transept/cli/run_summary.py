@@ -1,38 +1,34 @@
-"""RunSummary: what became of the recordings of ``transept transcribe``, told at once and summed up at the end."""
+"""RunSummary: report the results of ``transept transcribe``: each at once, and their numbers at the end."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transept.cli.manifest import Manifest
 from transept.cli.recordings import Recording
-from transept.cli.result_files import are_there
 from transept.cli.terminal import escape_name, print_stderr
 
 if TYPE_CHECKING:
     from transept.speech.transcript import Transcript
 
-FAILURES_NAMED = 10  # at the end; each was told when it failed
+FAILURES_NAMED = 10  # in the last line; each failure was reported at once
 
 
 @dataclass
 class TranscriptionTask:
-    """One recording and the files to write of it. begin: when it was opened, by time.perf_counter."""
+    """One recording, and the files to write its transcript to. begin: when it was opened, by time.perf_counter."""
 
     recording: Recording
     paths: list[Path]
     begin: float = 0.0
 
-    def is_done(self) -> bool:
-        """Whether all its files are there; each is whole then."""
-        return are_there(self.paths)
-
 
 @dataclass
 class RunSummary:
-    """What became of the recordings. manifest: that is told, too. seconds_of_audio: of those that were transcribed."""
+    """The results so far. manifest: also gets them, if any. seconds_of_audio: length of the transcribed recordings."""
 
     manifest: Manifest | None
     seconds_of_audio: float = 0.0
@@ -41,7 +37,7 @@ class RunSummary:
     failed: list[str] = field(default_factory=list)
 
     def done(self, task: TranscriptionTask, seconds: float, transcript: Transcript) -> None:
-        """Count a recording that is transcribed and written. seconds: of work."""
+        """Count a transcribed recording. seconds: time that it took."""
         self.num_done += 1
         if transcript.reason is not None:
             print_stderr(f"transept: {escape_name(task.recording.file)}: no text: {transcript.reason}")
@@ -57,13 +53,13 @@ class RunSummary:
             )
 
     def skip(self, task: TranscriptionTask) -> None:
-        """A recording is left out, whose files are there; a manifest that knows so is not told again."""
+        """Count a recording whose files exist. It gets a line in the manifest, unless it already has one."""
         self.num_skipped += 1
         if self.manifest is not None and task.recording.file not in self.manifest.finished:
             self.manifest.add(task.recording.file, "skipped", outputs=task.paths)
 
     def fail(self, file: str, reason: str, seconds: float | None = None) -> None:
-        """Tell of a failure."""
+        """Report a failure. seconds: time that it took."""
         self.failed.append(file)
         shown = reason.replace(file, escape_name(file))
         print_stderr(f"transept: {escape_name(file)}: {shown}")
@@ -71,11 +67,19 @@ class RunSummary:
             self.manifest.add(file, "failed", error=reason, seconds=seconds)
 
     def line(self, total: int) -> str:
-        """Of several recordings. total: of all that were to be transcribed."""
+        """Return the last line, for several recordings. total: number of recordings to transcribe."""
         counts = [f"{self.num_done} transcribed"]
-        counts += [f"{self.num_skipped} skipped, whose files were there"] if self.num_skipped else []
-        if self.failed:
-            more = ", ..." if len(self.failed) > FAILURES_NAMED else ""
-            named = ", ".join(map(escape_name, self.failed[:FAILURES_NAMED]))
-            counts.append(f"{len(self.failed)} failed ({named}{more})")
-        return f"{total} recording{'s' if total != 1 else ''}: {', '.join(counts)}"
+        counts += [f"{self.num_skipped} skipped, whose files exist"] if self.num_skipped else []
+        counts += [failures(self.failed)] if self.failed else []
+        return f"{counted(total, 'recording')}: {', '.join(counts)}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 row``, ``2 rows``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def failures(files: Sequence[str]) -> str:
+    """Return the number and the names of failed files; of many, the first FAILURES_NAMED names."""
+    named = [*map(escape_name, files[:FAILURES_NAMED]), *(["..."] if len(files) > FAILURES_NAMED else [])]
+    return f"{len(files)} failed ({', '.join(named)})"

@@ -1,4 +1,4 @@
-"""``transept serve MODEL...``: models behind HTTP, as OpenAI's API and as a page."""
+"""``transept serve MODEL...``: serve models over HTTP, with OpenAI's API and a page for the browser."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from transept.errors import require_packages
 from transept.serving.configuration import CONFIG, MODELS, SETTINGS, read_settings
 from transept.serving.request_context import RequestIdFilter
 
-EXTRA = {  # module: the package that holds it
+EXTRA = {  # module -> its package
     "fastapi": "fastapi",
     "prometheus_client": "prometheus-client",
     "python_multipart": "python-multipart",
@@ -39,11 +39,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help=COMMANDS["serve"],
         usage="transept serve [option ...] MODEL|NAME=MODEL ...",
         description="Serve speech and text models over HTTP: OpenAI's API at /v1, and a page for the browser at /. "
-        "Models load in the background; /ready says when they have. The first SIGTERM or Ctrl+C lets running requests "
-        "finish, a second one ends at once.",
-        epilog="A flag goes before a variable, such as TRANSEPT_MAX_QUEUE or TRANSEPT_MODELS (with commas), and that "
-        "before the TOML file: max_queue = 64, engine options under [engine]. Exit code: 0 all requests were finished, "
-        "1 some were cut off, or nothing can be served, 2 bad usage, 130 after a second signal.",
+        "Models load in the background; /ready says when they are loaded. After the first SIGTERM or Ctrl+C, running "
+        "requests finish; a second one ends the server at once.",
+        epilog="Flags override variables, such as TRANSEPT_MAX_QUEUE or TRANSEPT_MODELS (comma-separated), which "
+        "override the TOML file: max_queue = 64, options of the engine under [engine]. Exit code: 0 all requests were "
+        "finished, 1 some were cut off, or nothing can be served, 2 bad usage, 130 after a second signal.",
         allow_abbrev=False,
         most_used=MOST_USED,
     )
@@ -68,15 +68,15 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="local",
         metavar="ADDRESS",
-        help="serve by Ray Serve, on this cluster, or without ADDRESS on this machine; MODEL stands before it",
+        help="serve with Ray Serve on this cluster, or, without ADDRESS, on this machine; write MODEL before --ray",
     )
     cluster.add_argument("--replicas", type=int, metavar="N", help="processes with each model (default: 1)")
-    cluster.add_argument("--autoscale", metavar="MIN:MAX", help="as many of them as the load needs")
-    cluster.add_argument("--gpus", type=float, metavar="N", dest="num_gpus", help="GPUs of each (default: none)")
+    cluster.add_argument("--autoscale", metavar="MIN:MAX", help="bounds of their number, which follows the load")
+    cluster.add_argument("--gpus", type=float, metavar="N", dest="num_gpus", help="GPUs for each (default: none)")
 
 
 def serve(arguments: argparse.Namespace) -> int:
-    """``transept serve``."""
+    """Run ``transept serve``."""
     names = [MODELS.name, CONFIG.name, *(setting.name for setting in SETTINGS), *NAMES, *ALIASES]
     flags = {name: getattr(arguments, name, None) for name in names}
     settings = read_settings({**flags, MODELS.name: flags[MODELS.name] or None}, os.environ)
@@ -88,7 +88,7 @@ def serve(arguments: argparse.Namespace) -> int:
     def announce(line: str) -> None:
         print(escape(line), file=output, flush=True)
 
-    with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
+    with contextlib.redirect_stdout(sys.stderr):  # keeps plugins' and libraries' prints out of the output
         if arguments.ray is None:
             from transept.serving.server import run_server
 
@@ -109,19 +109,19 @@ def serve(arguments: argparse.Namespace) -> int:
 
 
 def _check_cluster(arguments: argparse.Namespace) -> None:
-    """Leave with a usage error for options of a cluster without one, or that contradict each other."""
+    """Exit with a usage error for options of a cluster without --ray, and for contradictory ones."""
     if arguments.ray is None:
         for name, flag in (("replicas", "--replicas"), ("autoscale", "--autoscale"), ("num_gpus", "--gpus")):
             if getattr(arguments, name) is not None:
-                arguments.parser.error(f"{flag} is about replicas of Ray Serve; add --ray")
+                arguments.parser.error(f"{flag} applies to replicas of Ray Serve; add --ray")
     if arguments.replicas is not None and arguments.autoscale is not None:
-        arguments.parser.error("--replicas and --autoscale both say how many there are")
+        arguments.parser.error("--replicas and --autoscale both set the number of replicas; leave one out")
     if arguments.replicas is not None and arguments.replicas < 1:
         arguments.parser.error(f"--replicas must be at least 1, not {arguments.replicas}")
 
 
 def _set_up_log(as_json: bool) -> None:
-    """Everything of ours on stderr, what uvicorn cannot help, and other libraries' warnings."""
+    """Log to stderr: Transept's messages, uvicorn's errors, and other libraries' warnings."""
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(RequestIdFilter())
     line = "%(asctime)s %(levelname)s %(message)s%(of_request)s"
@@ -132,11 +132,11 @@ def _set_up_log(as_json: bool) -> None:
         logger.addHandler(handler)
         logger.propagate = False
     logging.getLogger().addHandler(handler)
-    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it tells of bytes that clients sent
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it logs the bytes of bad requests
 
 
 class _JsonFormatter(EscapingFormatter):
-    """One JSON object a record; those of requests are written as objects already."""
+    """Format each record as a JSON object. Records of requests already are JSON objects."""
 
     def format(self, record: logging.LogRecord) -> str:
         if record.name == "transept.requests":

@@ -1,13 +1,12 @@
 """``transept transcribe FILE...``: speech to text, or to English text, on standard output or in files.
 
-`recordings` finds what is to be transcribed, `result_files` names and writes what comes of it.
+`recordings` finds the inputs, `result_files` names and writes the results.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import itertools
 import json
 import os
 import sys
@@ -18,14 +17,22 @@ from typing import TYPE_CHECKING, Any
 
 from transept.cli import language_detection
 from transept.cli.commands import COMMANDS
-from transept.cli.confidence import terminal_text
 from transept.cli.engine_options import add_limit, add_model_options, engine_options
 from transept.cli.manifest import Manifest
 from transept.cli.parser import in_flags
 from transept.cli.recordings import STDIN, Recording, find_recordings
-from transept.cli.result_files import FIELDS, remove_unfinished, result_files, write_whole
+from transept.cli.result_files import (
+    add_file_options,
+    add_name_options,
+    are_there,
+    check_file_options,
+    make_folder,
+    remove_unfinished,
+    result_files,
+    write_whole,
+)
 from transept.cli.run_summary import RunSummary, TranscriptionTask
-from transept.cli.segment_printer import SegmentPrinter, beside_progress_bar
+from transept.cli.segment_printer import SegmentPrinter, beside_progress_bar, terminal_text
 from transept.cli.terminal import escape, escape_name, print_stderr
 from transept.cli.transcribe_options import (
     add_options,
@@ -59,8 +66,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         usage="transept transcribe [option ...] FILE ...",
         description="Transcribe audio and video files of any length, or translate their speech to English. The text "
         "goes to standard output, or with -f, -o or --beside to files; everything else goes to standard error.",
-        epilog="Names of openai-whisper and faster-whisper are taken, too: --word_timestamps True --vad_filter True. "
-        "Exit code: 0 all files transcribed, 1 some were not (the others still are), 2 bad usage.",
+        epilog="Options of openai-whisper and faster-whisper also work: --word_timestamps True --vad_filter True. "
+        "Exit code: 0 all files transcribed, 1 some failed (the others are transcribed), 2 bad usage.",
         allow_abbrev=False,
         most_used=MOST_USED,
     )
@@ -80,37 +87,30 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def _add_input(parser: argparse.ArgumentParser) -> None:
     inputs = parser.add_argument_group("input")
-    inputs.add_argument("--recursive", action="store_true", help="look into the folders of a folder, too")
+    inputs.add_argument("--recursive", action="store_true", help="also search the folders in a folder")
     inputs.add_argument(
         "--pcm",
         type=sample_rate,
         metavar="HZ",
-        help="standard input is no file but raw samples at this rate: 16 bits, signed, little-endian, mono",
+        help="standard input is raw samples at this rate, not a file: 16 bits, signed, little-endian, mono",
     )
-    inputs.add_argument("--allow-urls", action="store_true", help="take URLs (http, https, ...), too, by way of FFmpeg")
+    inputs.add_argument(
+        "--allow-urls", action="store_true", help="also accept URLs (http, https, ...), which FFmpeg fetches"
+    )
     add_limit(inputs, "max_audio_seconds")
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
     output = parser.add_argument_group("output")
-    output.add_argument(
-        "-f",
-        "--output-format",
-        type=formats,
-        metavar="F,F,...",
-        help="write files: txt, srt, vtt, tsv, json, all of these (all, the default with -o and --beside), lrc, csv, "
-        "ass (karaoke)",
-    )
-    output.add_argument(
-        "-o", "--output-dir", metavar="DIR", help="folder of those files (default with -f: the present one)"
-    )
+    about = "write files: txt, srt, vtt, tsv, json, all of these (all, the default with -o and --beside), lrc, csv, ass"
+    add_file_options(output, formats, f"{about} (karaoke)")
     form = output.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print a JSON object for each file, one a line")
-    form.add_argument("--verbose", action="store_true", help="print segments with their times as they are found")
+    form.add_argument("--verbose", action="store_true", help="print each segment with its times as soon as it is found")
     output.add_argument(
         "--print-confidence",
         action="store_true",
-        help="print words in colours, from red to green by confidence, or without colours the probability of "
+        help="colour words from red to green by their probability, or, without colours, print the probability of "
         "unsure ones; sets --word-timestamps",
     )
 
@@ -118,24 +118,18 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
 def _add_many_files(parser: argparse.ArgumentParser) -> None:
     many = parser.add_argument_group(
         "many files",
-        "The files of a folder are written to a tree like it. An interrupted command goes on with the same "
-        "arguments and --skip-existing: no file is ever there but whole.",
+        "The results of a folder keep its tree. To continue an interrupted command, run it again with "
+        "--skip-existing: a file only ever appears complete.",
     )
     many.add_argument("--beside", action="store_true", help="write files beside their recordings, not to one folder")
-    many.add_argument(
-        "--output-name",
-        metavar="TEXT",
-        help=f"name of the files, without suffix, made of {', '.join(f'{{{name}}}' for name in FIELDS)} "
-        "(default: {folder}/{stem})",
-    )
-    many.add_argument("--skip-existing", action="store_true", help="leave out recordings whose files are all there")
+    add_name_options(many, "recordings")
     many.add_argument(
         "--manifest", metavar="FILE", help="add a line of JSON for each recording: file, status, error, seconds, ..."
     )
 
 
 def transcribe(arguments: argparse.Namespace) -> int:
-    """``transept transcribe``."""
+    """Run ``transept transcribe``."""
     detects_only = getattr(arguments, "detect_language", False)
     if detects_only:
         language_detection.check(arguments.parser, arguments)
@@ -144,7 +138,7 @@ def transcribe(arguments: argparse.Namespace) -> int:
     check(arguments.parser, arguments)
     _check_files(arguments)
     options = transcription_options(arguments)
-    EngineConfig(arguments.model, **engine_options(arguments))  # raises before anything is read
+    EngineConfig(arguments.model, **engine_options(arguments))  # raises before any file is opened
     with contextlib.ExitStack() as closing:
         found, missing = find_recordings(
             arguments.files, recursive=arguments.recursive, allow_urls=arguments.allow_urls
@@ -155,9 +149,10 @@ def transcribe(arguments: argparse.Namespace) -> int:
         for each in missing:
             summary.fail(each.file, each.reason)
         if arguments.skip_existing:
-            tasks, existing = _split(tasks)
-            for task in existing:
-                summary.skip(task)
+            for task in tasks:
+                if are_there(task.paths):
+                    summary.skip(task)
+            tasks = [task for task in tasks if not are_there(task.paths)]
         several = len(arguments.files) > 1 or any(each.tree is not None for each in found)
         total = len(found) + len(missing)
         try:
@@ -165,7 +160,7 @@ def transcribe(arguments: argparse.Namespace) -> int:
                 _run(arguments, tasks, options, summary, several)
         except KeyboardInterrupt:
             if several:
-                again = "" if arguments.output_format is None else "; the same with --skip-existing goes on from here"
+                again = "" if arguments.output_format is None else "; to continue, run it again with --skip-existing"
                 print_stderr(f"interrupted: {summary.line(total)}{again}")
             raise
         if (several or summary.num_skipped) and not detects_only:
@@ -174,23 +169,19 @@ def transcribe(arguments: argparse.Namespace) -> int:
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
-    """Leave with a usage error for options of files that make no sense together."""
+    """Exit with a usage error for contradictory options of files."""
     error = arguments.parser.error
     if arguments.beside and arguments.output_dir is not None:
-        error("--beside and -o name two places for the same files")
-    for name in ("skip_existing", "output_name"):
-        if getattr(arguments, name) not in (None, False) and arguments.output_format is None:
-            error(f"--{name.replace('_', '-')} is about files; write some with -f, -o or --beside")
+        error("--beside and -o name two places for the same files; leave one out")
+    check_file_options(arguments, "-f, -o or --beside")
     if arguments.manifest == STDIN:
-        error("--manifest takes the name of a file, which is added to; ./- is one of that name")
+        error("--manifest takes a file to append to, not standard input; write ./- for a file of that name")
     if arguments.pcm is not None and STDIN not in arguments.files:
-        error("--pcm says what comes by standard input; name it, as -")
-    if STDIN in arguments.files and sys.stdin is None:
-        error("standard input is closed; name a file instead of -")
+        error("--pcm applies to standard input; add - to the files")
 
 
 def _tasks(arguments: argparse.Namespace, found: Sequence[Recording]) -> list[TranscriptionTask]:
-    """What is to be done; the folder that files go to is made."""
+    """Return the recordings with the files to write for each, and make the folder of the files."""
     if arguments.output_format is None:
         return [TranscriptionTask(recording, []) for recording in found]
     folder = None if arguments.beside else Path(arguments.output_dir or ".")
@@ -200,21 +191,10 @@ def _tasks(arguments: argparse.Namespace, found: Sequence[Recording]) -> list[Tr
     if arguments.manifest is not None:
         manifest = os.path.realpath(arguments.manifest)
         if any(os.path.realpath(path) == manifest for each in paths for path in each):
-            message = "what comes of a recording would take the place of {manifest=}"
+            message = "a result would overwrite {manifest=}; give the manifest another name"
             raise ParameterError(message, param="manifest", value=arguments.manifest)
-    try:
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        message = f"cannot make the folder {folder}: {error.strerror}"
-        raise ParameterError(message, param="output_dir", value=arguments.output_dir) from None
+    make_folder(folder, arguments.output_dir)
     return [TranscriptionTask(recording, each) for recording, each in zip(found, paths, strict=True)]
-
-
-def _split(tasks: Sequence[TranscriptionTask]) -> tuple[list[TranscriptionTask], list[TranscriptionTask]]:
-    """Tasks to do, and those whose files are all there."""
-    done = [task.is_done() for task in tasks]
-    return [t for t, is_done in zip(tasks, done, strict=True) if not is_done], list(itertools.compress(tasks, done))
 
 
 def _run(
@@ -224,10 +204,10 @@ def _run(
     summary: RunSummary,
     several: bool,
 ) -> None:
-    """Transcribe, write each recording's files as soon as it is done, and print in the order of the recordings."""
+    """Transcribe. Write a recording's files at once, and print the texts in the order of the recordings."""
     for folder in {path.parent for task in tasks for path in task.paths}:
         remove_unfinished(folder)
-    with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
+    with contextlib.redirect_stdout(sys.stderr):  # keeps plugins' and libraries' prints out of the output
         from transept.speech.transcriber import Transcriber
 
         transcriber = Transcriber(arguments.model, **{**engine_options(arguments), **speech_engine(arguments, options)})
@@ -242,11 +222,11 @@ def _run(
     results = transcriber.transcribe_as_completed(
         _audios(tasks, arguments.pcm),
         progress=None,
-        on_info=lambda index, info: _tell(files[index], info),
+        on_info=lambda index, info: _report(files[index], info),
         on_segment=printer,
         **options,
     )
-    done: dict[int, Transcript | TranseptError | None] = {}  # whose turn on standard output has not come
+    done: dict[int, Transcript | TranseptError | None] = {}  # not printed yet
     turn = 0
     with contextlib.closing(results):
         for index, result in results:
@@ -265,18 +245,18 @@ def _run(
     print_stderr(f"{summary.seconds_of_audio:.1f} s of audio in {work:.1f} s{speed}; {total:.1f} s in all")
 
 
-def _tell(file: str, info: TranscriptionInfo) -> None:
-    """Say on stderr what is known of a recording before its first segment."""
+def _report(file: str, info: TranscriptionInfo) -> None:
+    """Print a recording's length and language on stderr, before its first segment."""
     length = f"{info.duration:.1f} s of audio"
     if info.duration_after_vad < info.duration:
-        length += f", {info.duration_after_vad:.1f} s without its silence"
+        length += f", {info.duration_after_vad:.1f} s without silence"
     sure = "" if info.language_probability is None else f", detected with probability {info.language_probability:.2f}"
     with beside_progress_bar():
         print_stderr(f"{escape_name(file)}: {length}; language {info.language}{sure}")
 
 
 def _audios(tasks: Sequence[TranscriptionTask], pcm_rate: int | None) -> Iterator[Any]:
-    """What `load_audio` takes: it reads standard input itself, and no further than its limit."""
+    """Yield the recordings as `load_audio` takes them; it reads standard input only up to its limit."""
     for task in tasks:
         task.begin = time.perf_counter()
         yield task.recording.audio(pcm_rate)
@@ -285,7 +265,7 @@ def _audios(tasks: Sequence[TranscriptionTask], pcm_rate: int | None) -> Iterato
 def _keep(
     arguments: argparse.Namespace, task: TranscriptionTask, result: Transcript | TranseptError, summary: RunSummary
 ) -> None:
-    """Write what came of a recording to its files, and count it."""
+    """Write a recording's files, and count it."""
     file, layout = task.recording.file, subtitle_layout(arguments)
     seconds = time.perf_counter() - task.begin
     if isinstance(result, TranseptError):

@@ -1,7 +1,7 @@
-"""The arguments of ``transept transcribe``: its flags, and what they mean together.
+"""The flags of ``transept transcribe``, and the checks of their combinations.
 
-Names are openai-whisper's and faster-whisper's, with dashes; the Parser takes ``--beam_size`` and ``--vad True``, too.
-Nothing heavy is imported here.
+Names are openai-whisper's and faster-whisper's, with dashes; the Parser also accepts ``--beam_size`` and
+``--vad True``. Imports neither torch nor NumPy.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, TypeAlias
 
 from transept.cli.flags import add_flags, flag
 from transept.errors import ParameterError, suggest
@@ -20,10 +21,10 @@ from transept.speech.options import DECODING, SPEECH, TIMES, TranscriptionOption
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.vad.options import RECORDING, VadOptions
 
-ALL = ("txt", "srt", "vtt", "tsv", "json")  # what openai-whisper calls all
+ALL = ("txt", "srt", "vtt", "tsv", "json")  # openai-whisper's "all"
 FORMATS = (*ALL, "lrc", "csv", "ass")
 SUBTITLES = ("srt", "vtt", "lrc", "ass")
-LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz; as `load_audio` takes them
+LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz; the bounds of `load_audio`
 LAYOUT = tuple(declared(SubtitleLayout))
 FIRST_INCREMENT = 0.2  # of the temperature, as in openai-whisper's command
 
@@ -41,20 +42,23 @@ class CommandOptions:
         take_options(self)
 
 
-def formats(text: str) -> tuple[str, ...]:
-    """``srt,vtt``, ``all`` or ``all,lrc``, each format once."""
+def formats_of(text: str, known: Sequence[str], every: Sequence[str]) -> tuple[str, ...]:
+    """Parse ``srt,vtt``, ``all`` or ``all,lrc`` to the formats, each once. every: the formats of ``all``."""
     names: dict[str, None] = {}
     for name in (each.strip().lower() for each in text.split(",")):
-        if name not in (*FORMATS, "all"):
+        if name not in (*known, "all"):
             if os.path.isfile(text):  # whisper.cpp's -f
-                raise argparse.ArgumentTypeError(f'"{text}" is a file, which is named without an option before it')
-            raise argparse.ArgumentTypeError(f'there is no format "{name}".{suggest(name, [*FORMATS, "all"])}')
-        names |= dict.fromkeys(ALL if name == "all" else [name])
+                raise argparse.ArgumentTypeError(f'"{text}" is a file; name it without an option before it')
+            raise argparse.ArgumentTypeError(f'there is no format "{name}".{suggest(name, [*known, "all"])}')
+        names |= dict.fromkeys(every if name == "all" else [name])
     return tuple(names)
 
 
+formats = partial(formats_of, known=FORMATS, every=ALL)
+
+
 def sample_rate(text: str) -> int:
-    """Of raw samples, in Hz."""
+    """Parse the rate of raw samples, in Hz."""
     if not (text.isascii() and text.isdigit() and LOWEST_RATE <= int(text) <= HIGHEST_RATE):
         raise argparse.ArgumentTypeError(f"must be a rate of {LOWEST_RATE} to {HIGHEST_RATE} Hz, not {text!r}")
     return int(text)
@@ -66,36 +70,34 @@ VAD_PARTS = [
 ]
 
 
-def options_of(group: str) -> list[DeclaredOption]:
-    """The options of a transcription, of silence and of the command that stand under a heading.
-
-    Those of silence are parts of ``--vad-options``, and no help shows them.
-    """
-    found = [
-        each
-        for each in (*declared(TranscriptionOptions).values(), *declared(CommandOptions).values())
-        if each.option.group == group
-    ]
-    return [*found, *VAD_PARTS] if group == RECORDING else found
+Group: TypeAlias = tuple[str, str | None, list[DeclaredOption]]  # of flags: heading, text below it, options
 
 
-GROUPS = (
-    (SPEECH, None, options_of(SPEECH)),
-    (TIMES, None, options_of(TIMES)),
-    ("subtitles", "For srt, vtt, lrc and ass. Each sets --word-timestamps.", list(declared(SubtitleLayout).values())),
-    (RECORDING, None, options_of(RECORDING)),
-    (DECODING, "A number may be None, which means: none of it.", options_of(DECODING)),
-)
+def speech_groups(without: Container[str] = ()) -> list[Group]:
+    """Return the groups of a transcription's options. ``--help`` omits the options of silence, `VAD_PARTS`."""
+    options = [*declared(TranscriptionOptions).values(), *declared(CommandOptions).values()]
+    groups: list[Group] = []
+    for title, about in (
+        (SPEECH, None),
+        (TIMES, None),
+        (RECORDING, None),
+        (DECODING, "Numbers may be None, which turns them off."),
+    ):
+        found = [each for each in options if each.option.group == title and each.name not in without]
+        groups.append((title, about, [*found, *VAD_PARTS] if title == RECORDING else found))
+    return groups
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declare all of `GROUPS`. What is not given is not in the parsed namespace."""
-    for group in GROUPS:
+    """Declare the flags of a transcription and of subtitles. The parsed namespace lacks flags that are not given."""
+    speech, times, *others = speech_groups()
+    about = "For srt, vtt, lrc and ass. Each sets --word-timestamps."
+    for group in (speech, times, ("subtitles", about, list(declared(SubtitleLayout).values())), *others):
         add_flags(parser, *group)
 
 
 def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
-    """Leave with a usage error for options that make no sense, alone or together."""
+    """Exit with a usage error for invalid or contradictory options."""
     if arguments.print_confidence:
         if arguments.json:
             parser.error("--print-confidence prints text; --json has the probabilities of words with --word-timestamps")
@@ -107,26 +109,26 @@ def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Non
 
 
 def check_layout(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
-    """Leave with a usage error for a layout of subtitles without subtitles, or one that makes no sense."""
+    """Exit with a usage error for an invalid layout of subtitles, or for a layout without subtitles."""
     layout = subtitle_layout(arguments)
     if layout and not set(SUBTITLES) & set(arguments.output_format or ()):
         option = flag(next(iter(layout)))
         parser.error(f"{option} lays out subtitles; write some with --output-format srt, vtt, lrc or ass")
     SubtitleLayout(**layout)
     if "max_line_count" in layout and "max_line_width" not in layout:
-        parser.error("--max-line-count counts lines of a width; add --max-line-width")
+        parser.error("--max-line-count needs the width of a line; add --max-line-width")
     if "max_line_count" in layout and "max_words_per_line" in layout:
-        parser.error("--max-line-count fills subtitles up with words; leave --max-words-per-line out")
+        parser.error("--max-line-count fills each subtitle with words; leave --max-words-per-line out")
 
 
 def subtitle_layout(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The keywords of Transcript.write that the arguments give."""
+    """Return the given keywords of Transcript.write."""
     given = {name: getattr(arguments, name, None) for name in LAYOUT}
     return {name: value for name, value in given.items() if value is not None and value is not False}
 
 
 def transcription_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The keywords of Transcriber.transcribe that the arguments give. Raises ParameterError as TranscriptionOptions."""
+    """Return the given keywords of Transcriber.transcribe. Raises ParameterError as TranscriptionOptions."""
     given = vars(arguments)
     options = {name: given[name] for name in declared(TranscriptionOptions) if name in given}
     if "temperature" in given or "temperature_increment_on_fallback" in given:
@@ -139,17 +141,14 @@ def transcription_options(arguments: argparse.Namespace) -> dict[str, Any]:
             message = f"{{vad_options}} and {{vad_options.{name}}} are the same option: give one of them"
             raise ParameterError(message, param="vad_options", others={f"vad_options.{name}": vad[name]})
         options["vad_options"] = {**options.get("vad_options", {}), **vad}
-    TranscriptionOptions(**options)  # before a model is loaded
+    TranscriptionOptions(**options)  # raises before the model is loaded
     return options
 
 
 def speech_engine(arguments: argparse.Namespace, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of the engine that ``--batch-size`` stands for. options: those of the transcription."""
-    batch_size = getattr(arguments, "batch_size", None)
-    return {} if batch_size is None else {"max_num_seqs": num_sequences(batch_size, options)}
+    """Return the engine's max_num_seqs for ``--batch-size`` windows at a time, with all beams or samples of a window.
 
-
-def num_sequences(batch_size: int, options: Mapping[str, Any]) -> int:
-    """The engine's max_num_seqs for so many windows at a time: none of them is refused, nor are its draws fewer."""
-    checked = TranscriptionOptions(**options)
-    return max(batch_size * checked.num_beams, checked.best_of or 1)
+    options: those of the transcription. Empty without ``--batch-size``.
+    """
+    batch_size, checked = getattr(arguments, "batch_size", None), TranscriptionOptions(**options)
+    return {} if batch_size is None else {"max_num_seqs": max(batch_size * checked.num_beams, checked.best_of or 1)}

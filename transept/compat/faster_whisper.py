@@ -20,7 +20,7 @@ from transept.compat.recordings import CompatTranscriber
 from transept.core.checkpoints.source import locate
 from transept.errors import ParameterError
 from transept.multimodal.audio import SAMPLE_RATE, load_audio, load_channels
-from transept.option_names import by_own_names
+from transept.option_names import by_own_names, errors_as_given
 from transept.options import declared
 from transept.registry.plugins import discover
 from transept.registry.published import published_checkpoints
@@ -222,7 +222,8 @@ def _transcribe(
         given.pop("hallucination_silence_threshold", None)
     if given.get("multilingual"):
         given["language"] = None  # that of every window is detected
-    stream = transcriber.stream(audio, progress=progress, **given)
+    with errors_as_given(options, declared(TranscriptionOptions).values()):
+        stream = transcriber.stream(audio, progress=progress, **given)
     found = stream.info
     info = TranscriptionInfo(
         language=found.language,

@@ -20,7 +20,8 @@ CPU_CACHE_BYTES = 5 << 28  # 36 windows of Whisper base, 13,600 tokens of BART l
 MOST_SECONDS = 86_400
 THREADS_A_PROCESSOR = 64  # at most; starting many thousands takes minutes
 FLOAT_TYPES = {"default": None, "auto": None, "float32": "float32", "float16": "half", "bfloat16": "bfloat16"}
-INT8_TYPES = ("int8", "int8_float32", "int8_float16", "int8_bfloat16")  # of CTranslate2
+# CTranslate2's names -> dtype of what is not rounded to 8 bits; a CPU has float32 for all of them
+INT8_TYPES = {"int8": None, "int8_float32": "float32", "int8_float16": "half", "int8_bfloat16": "auto"}
 ENCODER_TOKENS_A_STEP = 16384  # default budget: ten Whisper windows, so that prefills delay running requests briefly
 
 logger = logging.getLogger(__name__)
@@ -101,7 +102,7 @@ class EngineConfig:
             aliases=(
                 "torch_dtype",
                 Alias("fp16", {True: "half", False: "float32"}),
-                Alias("compute_type", {**FLOAT_TYPES, **dict.fromkeys(INT8_TYPES)}),
+                Alias("compute_type", {**FLOAT_TYPES, **INT8_TYPES}),
             ),
             parse=_dtype,
             also="torch.dtype",

@@ -6,18 +6,19 @@ Called by `transept serve`. How a setting is written follows from its declaratio
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from transept.core.config import EngineConfig
 from transept.errors import ParameterError, shown
-from transept.option_names import Alias, by_own_names, refuse_unknown
+from transept.option_names import Alias, aliases_in, by_own_names, hint, refuse_unknown
 from transept.options import DeclaredOption, Option, declared, written
 from transept.serving.settings import ModelSource, ServerSettings, read_keys
 
 PREFIX = "TRANSEPT_"  # of the variables: TRANSEPT_MAX_QUEUE is --max-queue
+OTHER_VARIABLES = ("TRANSEPT_CPU_LEVEL", "TRANSEPT_DISABLE_PLUGINS", "TRANSEPT_EXCHANGE")  # read by other modules
 MODELS = declared(ServerSettings)["models"]  # the command's arguments
 API_KEY_FILE = DeclaredOption(
     "api_key_file", Option("file of API keys, one a line", metavar="FILE"), (str,), (), False, None
@@ -45,21 +46,19 @@ def read_settings(flags: Given, environment: Mapping[str, str]) -> ServerSetting
     name in the file, with the nearest one, and for what ServerSettings refuses.
     """
     file = flags.get("config") or environment.get(f"{PREFIX}CONFIG")
+    flags = {name: value for name, value in flags.items() if value is not None and name != "config"}
     sources = [
-        _of_file(Path(file)) if file else {},
+        _of_file(Path(file)) if file else ({}, {}),
         _of_environment(environment),
-        by_own_names(
-            {name: value for name, value in flags.items() if value is not None and name != "config"}, ENGINE.values()
-        ),
+        (by_own_names(flags, ENGINE.values()), {}),
     ]
     found: dict[str, Any] = {}
     engine: dict[str, Any] = {}
-    places: dict[str, str] = {}  # of names in the file and in the environment
-    for source, place in zip(sources, (partial(_in_file, file), _in_environment, None), strict=True):
+    places: dict[str, str] = {}  # variable or key that an option came from
+    for source, its_places in sources:
         for name in (*source, *source.get("engine", {})):
             places.pop(name, None)
-            if place is not None:
-                places[name] = place(name)
+        places |= its_places
         engine |= source.get("engine", {})
         engine |= {name: value for name, value in source.items() if name in ENGINE}
         found |= {name: value for name, value in source.items() if name not in {"engine", *ENGINE}}
@@ -81,40 +80,48 @@ def _place(places: Mapping[str, str], name: str) -> str:
     return places.get(part) or (f"{places[whole]}{name[len(whole) :]}" if whole in places else name)
 
 
-def _in_environment(name: str) -> str:
-    """Return the variable of a setting, or of an option of the engine."""
-    return _variable(next(written(each) for each in (MODELS, *SETTINGS, *ENGINE.values()) if each.name == name))
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each TRANSEPT_ variable that has no effect, with the nearest known one."""
+    known = [*OTHER_VARIABLES, *(variable for variable, *_ in _variables())]
+    unknown = sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
+    return [f"the variable {name} is unknown and has no effect.{_near(name, known)}" for name in unknown]
 
 
-def _in_file(file: Any, name: str) -> str:
-    """Return the place of a setting, or of an option of the engine, in a TOML file."""
-    settings = {each.name: written(each) for each in (MODELS, *SETTINGS)}
-    return f'"{file}": {settings.get(name) or (name if name == "engine" else f"engine.{name}")}'
+def _near(variable: str, known: list[str]) -> str:
+    names = {name.removeprefix(PREFIX).lower(): name for name in known}
+    return hint(variable.removeprefix(PREFIX).lower(), names, lambda name: names[name])
 
 
-def _of_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _variables() -> Iterator[tuple[str, DeclaredOption, Alias]]:
+    """Yield each variable of a setting, or of an option of the engine, and the alias that it is named after."""
     for setting in (MODELS, *SETTINGS, *ENGINE.values()):
-        for alias in (Alias(written(setting)), *setting.aliases):
-            variable = _variable(alias.name)
-            text = environment.get(variable)
-            if text is None or setting.name in ("model", "launcher"):
-                continue
-            name = setting.name if alias.name == written(setting) else alias.name
-            if setting.name == "api_keys":
-                found[name] = [text]  # which may hold a comma
-            elif has_many(setting):
-                found[name] = [part.strip() for part in text.split(",") if part.strip()]
-            else:
-                found[name] = _in(variable, partial((setting if alias.values is None else alias).from_text, text))
+        if setting.name not in ("model", "launcher"):
+            for alias in (Alias(written(setting)), *setting.aliases):
+                yield PREFIX + alias.name.upper(), setting, alias
+
+
+def _of_environment(environment: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the options that variables set, and the variable of each."""
+    found: dict[str, Any] = {}
+    places: dict[str, str] = {}
+    for variable, setting, alias in _variables():
+        text = environment.get(variable)
+        if text is None:
+            continue
+        name = setting.name if alias.name == written(setting) else alias.name
+        places[name] = variable
+        if alias.values is None:
+            places[setting.name] = variable
+        if setting.name == "api_keys":
+            found[name] = [text]  # which may hold a comma
+        elif has_many(setting):
+            found[name] = [part.strip() for part in text.split(",") if part.strip()]
+        else:
+            found[name] = _in(variable, partial((setting if alias.values is None else alias).from_text, text))
     try:
-        return by_own_names(found, ENGINE.values())
+        return by_own_names(found, ENGINE.values()), places
     except ParameterError as error:
-        raise error.renamed(_variable) from None
-
-
-def _variable(name: str) -> str:
-    return PREFIX + name.upper()
+        raise error.renamed(lambda name: PREFIX + name.upper()) from None
 
 
 def _in(place: str, value: Callable[[], Any]) -> Any:
@@ -125,28 +132,39 @@ def _in(place: str, value: Callable[[], Any]) -> Any:
         raise error.renamed(lambda _: place) from None
 
 
-def _of_file(file: Path) -> dict[str, Any]:
+def _of_file(file: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the options that a TOML file sets, and the key of each."""
     try:
-        given = tomllib.loads(file.read_text(encoding="utf-8"))
+        given = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         message = f'the settings "{file}" cannot be read: {error.strerror}'
         raise ParameterError(message, param="config", value=file) from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ParameterError(f'the settings "{file}" are not TOML: {error}', param="config", value=file) from None
     known = {written(setting): setting for setting in (MODELS, *SETTINGS)}
+    of_engine = [name for each in ENGINE.values() for name in (each.name, *(alias.name for alias in each.aliases))]
+    for name in given:
+        if name in of_engine and name not in (*known, "model"):
+            message = f'"{file}": {name} is an option of the engine; write it under [engine]'
+            raise ParameterError(message, param=name, value=given[name])
     refuse_unknown(f'"{file}" has an unknown setting', given, [*known, "engine"])
     found: dict[str, Any] = {}
+    places: dict[str, str] = {}
     for name, value in given.items():
         if name == "engine":
             if not isinstance(value, dict):
                 message = f'"{file}": engine must be a table of the engine\'s options, not {shown(value)}'
                 raise ParameterError(message, param="engine", value=value)
+            refuse_unknown(f'"{file}": engine has no option', value, of_engine)
             try:
                 found[name] = by_own_names(value, ENGINE.values())
             except ParameterError as error:
                 raise error.renamed(lambda each: f"engine.{each}").at(f'"{file}"') from None
+            keys = {each: each for each in found[name]} | aliases_in(value, ENGINE.values())
+            places |= {"engine": f'"{file}": engine', **{own: f'"{file}": engine.{key}' for own, key in keys.items()}}
             continue
         setting, place = known[name], f'"{file}": {name}'
+        places[setting.name] = place
         if setting is MODELS and isinstance(value, dict):  # a table of name = model
             value = [each + "=" + _text(model, f'"{file}": {each}') for each, model in value.items()]
         if has_many(setting):
@@ -156,7 +174,7 @@ def _of_file(file: Path) -> dict[str, Any]:
             found[setting.name] = _in(place, partial(setting.taken, value))
     if "api_key_file" in found:
         found["api_key_file"] = file.parent / found["api_key_file"]
-    return found
+    return found, places
 
 
 def _text(value: Any, place: str) -> str:

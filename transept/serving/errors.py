@@ -23,6 +23,7 @@ from transept.errors import (
     UnsupportedModelError,
     shown,
 )
+from transept.serving.request_context import SENT_NAMES
 
 # Error of ours -> status, code, seconds after which to try again; the first that fits.
 KINDS: dict[type[TranseptError], tuple[int, str, float | None]] = {
@@ -123,6 +124,7 @@ def api_error(error: Exception, data_field: str | None = None, field_of: Callabl
         )
     assert isinstance(error, TranseptError)
     status, code, retry_after = KINDS[known]
+    error = error.spelling(SENT_NAMES.get() or {})
     message = error.spelt(field_of, lambda name, value: f"{field_of(name)}={as_json(value)}")
     if known is ParameterError:  # Python's values as JSON's
         message = re.sub(rf"(?<!\w){re.escape(shown(error.value))}(?!\w)", lambda found: as_json(error.value), message)

@@ -169,7 +169,7 @@ class ServerSettings:
 def read_keys(path: str | Path) -> tuple[str, ...]:
     """The keys in a file, one a line; empty lines and lines that begin with # are none. Raises ParameterError."""
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
         message = f'the file of {{api_key_file}} "{path}" cannot be read: {reason}'

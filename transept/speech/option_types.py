@@ -77,7 +77,7 @@ class AlignmentKeywords(TypedDict, total=False):
     batched: bool
     batch_size: int | None
     vad: bool
-    vad_options: VadOptions | VadKeywords
+    vad_options: VadOptions | VadKeywords | str
     seed: int
     num_beams: int | None
     log_prob_threshold: float | None
@@ -86,7 +86,7 @@ class AlignmentKeywords(TypedDict, total=False):
     max_tokens: int | None
     chunk_length_s: float | None
     vad_filter: bool
-    vad_parameters: VadOptions | VadKeywords
+    vad_parameters: VadOptions | VadKeywords | str
 
 
 class TranscriptionKeywords(AlignmentKeywords, total=False):

@@ -36,7 +36,7 @@ def temperatures(name: str, given: Any) -> float | tuple[float, ...]:
     if isinstance(given, bool):
         values: tuple[float, ...] = ()
     else:
-        values = (finite(given),) if isinstance(given, Real) else numbers(name, given)
+        values = (finite(given),) if isinstance(given, Real) else numbers(name, given, "0.2 or (0.0, 0.2, 0.4)")
     if not values or not all(0.0 <= each <= MAX_TEMPERATURE for each in values):
         raise ParameterError(
             f"{{{name}}} must be numbers of at least 0 and at most {MAX_TEMPERATURE:g}, one or several, not {given!r}",
@@ -55,7 +55,9 @@ def temperatures(name: str, given: Any) -> float | tuple[float, ...]:
 
 def prompt(name: str, given: Any) -> Any:
     """Return a text as it is, and anything else as the ids of tokens."""
-    return given if given is None or isinstance(given, str) else token_ids(name, given, lowest=0)
+    if given is None or isinstance(given, str):
+        return given
+    return token_ids(name, given, lowest=0, wanted="text or token ids, such as (50, 60)")
 
 
 def audio_track(name: str, given: Any) -> int | str | None:
@@ -69,7 +71,7 @@ def audio_track(name: str, given: Any) -> int | str | None:
 
 def clip_times(name: str, given: Any) -> tuple[float, ...]:
     """Return clips as start, end, start, end, ... in seconds: of a list, of a text with commas, or of dicts."""
-    times = numbers(name, _flat_clips(name, given))
+    times = numbers(name, _flat_clips(name, given), "(0.0, 10.0)")
     if list(times) != sorted(times) or not all(0.0 <= time < math.inf for time in times):
         raise ParameterError(
             f"{{{name}}} must be rising times in seconds from 0 up, not {list(times)}", param=name, value=given
@@ -144,18 +146,20 @@ def rising_temperatures(first: float, increment: float) -> tuple[float, ...]:
     return tuple(round(first + step * increment, 6) for step in range(steps + 1))
 
 
-def numbers(name: str, given: str | Iterable[float]) -> tuple[float, ...]:
+def numbers(name: str, given: str | Iterable[float], example: str) -> tuple[float, ...]:
     """Return the numbers of a list, or of a text with commas. Raises ParameterError if one is not a number."""
     values = [part for part in given.split(",") if part.strip()] if isinstance(given, str) else given
     try:
         return tuple(float(value) for value in values)
     except (OverflowError, TypeError, ValueError):
         raise ParameterError(
-            f"{{{name}}} must be numbers, such as (0.0, 10.0), not {given!r}", param=name, value=given
+            f"{{{name}}} must be numbers, such as {example}, not {given!r}", param=name, value=given
         ) from None
 
 
-def token_ids(name: str, given: str | Iterable[int] | None, lowest: int) -> tuple[int, ...]:
+def token_ids(
+    name: str, given: str | Iterable[int] | None, lowest: int, wanted: str = "a list of token ids, such as -1 or 50,60"
+) -> tuple[int, ...]:
     """Return the ids of a list, or of a text with commas; none for None.
 
     Raises ParameterError for what is not a token id, and for ids below `lowest`.
@@ -166,9 +170,7 @@ def token_ids(name: str, given: str | Iterable[int] | None, lowest: int) -> tupl
         values = [int(part) for part in given.split(",") if part.strip()] if isinstance(given, str) else given
         tokens = tuple(operator.index(token) for token in values)
     except (TypeError, ValueError):
-        raise ParameterError(
-            f"{{{name}}} must be a list of token ids, such as -1 or 50,60, not {given!r}", param=name, value=given
-        ) from None
+        raise ParameterError(f"{{{name}}} must be {wanted}, not {given!r}", param=name, value=given) from None
     if tokens and min(tokens) < lowest:
         raise ParameterError(f"{{{name}}} holds {min(tokens)}; token ids start at 0", param=name, value=given)
     return tokens

@@ -453,6 +453,7 @@ class TranscriptionOptions:
             metavar="NAME=VALUE,...",
             default="",
             parse=partial(made_of, VadOptions),
+            also="str",
         ),
     ] = DEFAULT_VAD_OPTIONS
     seed: Annotated[int, Option("seed of the samples", group=DECODING, metavar="N", ge=0, le=MAX_SEED)] = 0

@@ -206,7 +206,9 @@ class Transcriber(ClosesEngine):
         checked = self._options({**options, "language": None})
         checked.refuse_speakers()
         if not self.model.detects:
-            raise ParameterError(f"{self.model.why_it_detects_none}, so there is nothing to detect", param="model")
+            advice = 'load a multilingual model, such as "base"'
+            message = f"{self.model.why_it_detects_none}, so there is nothing to detect: {advice}"
+            raise ParameterError(message, param="model")
         self.model.check(checked)
 
         def features() -> Tensor:

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from transept.core.engine import Engine
 from transept.core.request.generation_settings import check_generation_settings
 from transept.core.request.sampling_params import SamplingParams
-from transept.core.request.single_text import params_of_single_text
+from transept.core.request.single_text import UNSUGGESTED, params_of_single_text
 from transept.errors import (
     CheckpointError,
     ParameterError,
@@ -53,7 +53,9 @@ def make_job(engine: Engine, task: Task, options: Mapping[str, Any]) -> TextJob:
 
     Raises ParameterError for an unknown task, language or option, or options that contradict each other.
     """
-    own, sampling = split_options(f"{task} has no option", options, TranslationOptions, SamplingParams)
+    own, sampling = split_options(
+        f"{task} has no option", options, TranslationOptions, SamplingParams, without=UNSUGGESTED
+    )
     given = TranslationOptions(**own)
     params = params_of_single_text("a document", sampling)
     text_task = _text_task(engine, task, given.source, given.target)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from transept.core.config import EngineConfig
 from transept.core.request.sampling_params import SamplingParams
+from transept.core.request.single_text import UNSUGGESTED
 from transept.option_names import shows_options
 from transept.options import split_options
 from transept.vision.image_text import ImageText
@@ -67,5 +68,7 @@ def caption(images: Any, model: str | Path = CAPTION_MODEL, **options: Unpack[Re
 
 
 def _read(images: Any, model: str | Path, options: Mapping[str, Any]) -> Any:
-    engine, own, sampling = split_options("there is no option", options, EngineConfig, ReadingOptions, SamplingParams)
+    engine, own, sampling = split_options(
+        "there is no option", options, EngineConfig, ReadingOptions, SamplingParams, without=UNSUGGESTED
+    )
     return VisionReader(model, **engine).read(images, **own, **sampling)

@@ -1,7 +1,4 @@
-"""``transept plugins SUBCOMMAND``: which plugins are installed and in what state; how to write one and install one.
-
-One module for each subcommand, or for two that show the same table.
-"""
+"""``transept plugins SUBCOMMAND``: list, check, install and write plugins."""
 
 from __future__ import annotations
 
@@ -17,8 +14,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "plugins",
         help=COMMANDS["plugins"],
-        description=f"{COMMANDS['plugins'].capitalize()}. Each plugin brings one or more model families.",
-        epilog=f"Set {DISABLE_VARIABLE} to a comma-separated list of plugins or distributions to leave them out.",
+        description=f"{COMMANDS['plugins'].capitalize()}. Each plugin adds one or more model families.",
+        epilog=f"Set {DISABLE_VARIABLE} to a comma-separated list of plugins or distributions to disable them.",
     )
     subcommands = parser.add_subparsers(title="subcommands", metavar="SUBCOMMAND", required=True)
     for subcommand in (reports, install, new):  # in the order of --help

@@ -1,7 +1,7 @@
-"""``transept plugins new NAME``: write a plugin distribution that works, for its author to change.
+"""``transept plugins new NAME``: write a working plugin distribution, for its author to change.
 
-The folder ``skeleton`` beside this file has such distributions, ``transept-skeleton``, one a kind: the files in the
-kind's folder and those in ``shared``. A new one is a copy of them under another name.
+The folder ``skeleton`` beside this file has a distribution of each kind, ``transept-skeleton``: the files in the kind's
+folder and those in ``shared``. A new plugin is a copy of them under another name.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from transept.cli.terminal import escape
 from transept.errors import PluginError
 
 SKELETON = Path(__file__).parent / "skeleton"
-EXTRAS = {"text": "", "speech": "", "image": "[image]"}  # kind of encoder -> what of Transept the plugin needs
+EXTRAS = {"text": "", "speech": "", "image": "[image]"}  # kind of encoder input -> extra of Transept
 SUFFIX = "ForConditionalGeneration"  # of the model's class
-NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")  # in the normal form of PEP 503, and an identifier but for the "-"
+NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")  # normalized (PEP 503), and an identifier once "-" is "_"
 
 
 def add_parser(subcommands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare ``new``."""
-    about = "write a new plugin, transept-NAME: a small model that works, with its test, for you to change"
+    about = "write a new plugin, transept-NAME: a small working model with its test, for you to change"
     parser = subcommands.add_parser("new", help=about, description=about[0].upper() + about[1:] + ".")
     parser.add_argument(
         "name", type=_name, metavar="NAME", help='name of the model family, such as "blenderbot" or "blenderbot-small"'
@@ -36,30 +36,33 @@ def add_parser(subcommands: argparse._SubParsersAction[argparse.ArgumentParser])
         metavar="NAME",
         help="the model's class (default for mine: MineForConditionalGeneration)",
     )
-    parser.add_argument("--kind", choices=EXTRAS, default="text", help="what its encoder takes (default: text)")
+    parser.add_argument("--kind", choices=EXTRAS, default="text", help="input of its encoder (default: text)")
     parser.add_argument(
-        "--directory", type=Path, default=Path(), metavar="DIR", help="where transept-NAME goes (default: here)"
+        "--directory",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="folder for it (default: the current one)",
     )
     parser.set_defaults(run=new_plugin)
 
 
 def new_plugin(arguments: argparse.Namespace) -> int:
-    """``transept plugins new``. Raises PluginError when the name is taken or the files cannot be written."""
+    """Run ``transept plugins new``. Raises PluginError if the name is taken or the files cannot be written."""
     target: Path = arguments.directory / f"transept-{arguments.name}"
     class_name = arguments.class_name or f"{_class_prefix(arguments.name)}{SUFFIX}"
     _check_architecture(class_name)
     written = write_plugin(arguments.name, target, arguments.kind, class_name)
     print(escape("\n  ".join(["Wrote", *map(str, written)])))
     print(escape(f"Install and test it:\n  pip install -e '{target}[test]'\n  pytest {target}"))
-    print(escape(f"Then make it yours: {target / 'README.md'} says where to start."))
+    print(escape(f"Then edit it: {target / 'README.md'} says where to start."))
     return 0
 
 
 def write_plugin(name: str, target: Path, kind: str, class_name: str) -> list[Path]:
-    """Copy a skeleton to the new folder `target` under a name in the form of `NAME`. kind: one of EXTRAS.
+    """Copy a skeleton to the new folder `target`, and return its files. name: in the form of `NAME`. kind: of EXTRAS.
 
-    Returns the files. Raises PluginError when `target` exists or cannot be written, and for a class name that the files
-    have for something else.
+    Raises PluginError if `target` exists or cannot be written, and for a class name that the files already use.
     """
     sources = {
         source.relative_to(folder): source.read_text(encoding="utf-8")
@@ -70,7 +73,7 @@ def write_plugin(name: str, target: Path, kind: str, class_name: str) -> list[Pa
     for path, text in sources.items():
         if re.search(rf"\b{class_name}\b", text):
             raise PluginError(
-                f"{class_name} means something else in the new plugin's {_renamed(str(path), name, class_name)}; "
+                f"{class_name} is already a name in the new plugin's {_renamed(str(path), name, class_name)}; "
                 f"choose another --class-name, such as My{class_name}"
             )
     files = {
@@ -121,7 +124,7 @@ def _name(text: str) -> str:
 
 
 def _kind_of_name(name: str) -> str | None:
-    """What a name means in Python already; None: nothing."""
+    """Return the kind of a name that Python or a package already uses; None for a free name."""
     if keyword.iskeyword(name):
         return "a keyword of Python"
     needed = [re.match(r"[\w-]+", each) for each in importlib.metadata.requires("transept") or ()]
@@ -136,7 +139,7 @@ def _class_name(text: str) -> str:
 
 
 def _check_architecture(architecture: str) -> None:
-    """Raise PluginError when the new plugin would be the second one to run its architecture: its test would fail."""
+    """Raise PluginError if an installed plugin runs the architecture, since the new plugin's test would fail."""
     for report, _ in discover_quietly().claims.get(architecture, ()):
         raise PluginError(
             f"the plugin would run {architecture}, as {report.name} from {report.distribution} {report.version} does. "

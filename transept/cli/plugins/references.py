@@ -1,6 +1,7 @@
-"""What plugins declare, imported and of the right kind: what ``transept plugins check`` adds to discovery.
+"""Check that the references in plugins' declarations can be imported and are of the right kind.
 
-Discovery leaves them alone, so that listing plugins is quick. Nothing is called here, and no checkpoint is looked for.
+For ``transept plugins check``: discovery does not import them, so that listing plugins is fast. Calls no function of a
+plugin, and needs no checkpoint.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from transept.errors import PluginError, shown
 from transept.registry.plugins import PluginReport, Plugins, one_line
 from transept.registry.spec import ModelSpec, resolve
 
-BY_KEY = ("input_mappers", "encoder_inputs", "weight_maps")  # fields of a ModelSpec that hold several
+BY_KEY = ("input_mappers", "encoder_inputs", "weight_maps")  # fields of a ModelSpec that are mappings
 TASKS = ("speech", "text", "vision")
-NAMES = ("features_modality", "short_features_modality", "modality")  # fields of those whose text is no reference
+NAMES = ("features_modality", "short_features_modality", "modality")  # fields whose text is not a reference
 
 
 def references(spec: ModelSpec) -> Iterator[tuple[str, Any]]:
-    """Where a spec has a reference, such as ``speech.features``, and the reference; and its weight maps."""
+    """Return a spec's references and weight maps, each after its field, such as ``speech.features``."""
     found: list[tuple[str, Any]] = [("model_class", spec.model_class)]
     for name in BY_KEY:
         found += [(f'{name}["{key}"]', value) for key, value in getattr(spec, name).items()]
@@ -32,7 +33,7 @@ def references(spec: ModelSpec) -> Iterator[tuple[str, Any]]:
 
 
 def _check_kind(where: str, reference: Any, named: Any) -> None:
-    """Raise PluginError where what a reference names, or is, cannot be what is wanted there."""
+    """Raise PluginError if an imported reference is of the wrong kind for its field."""
     from transept.core.checkpoints.weight_map import WeightMap
     from transept.core.model import ForConditionalGeneration
 
@@ -45,13 +46,13 @@ def _check_kind(where: str, reference: Any, named: Any) -> None:
         is_kind, kind = callable(named), "function"
     if not is_kind:
         written = f'"{reference}"' if isinstance(reference, str) else "it"
-        raise PluginError(f"{written} is {shown(named)}, which is no {kind}")
+        raise PluginError(f"{written} is {shown(named)}, which is not a {kind}")
 
 
 def with_references(plugins: Plugins) -> Plugins:
-    """The same plugins, of which those have failed that hold a reference to what cannot be imported or used.
+    """Return the plugins, with status "failed" for those that have a bad reference.
 
-    Imports their models, and so torch. Never raises for what a plugin does, but for a KeyboardInterrupt.
+    Imports their models, and so torch. Raises no exception of a plugin except KeyboardInterrupt.
     """
     return Plugins(tuple(_checked(report) if report.status == "ok" else report for report in plugins.reports))
 
@@ -65,8 +66,8 @@ def _checked(report: PluginReport) -> PluginReport:
                 _check_kind(where, reference, resolve(reference))
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:  # not only Exception: as where plugins are discovered
-                is_ours = isinstance(error, PluginError)  # which says the reference
+            except BaseException as error:  # like discovery, also SystemExit
+                is_ours = isinstance(error, PluginError)  # names the reference itself
                 reason = str(error) if is_ours else f'"{reference}" cannot be imported: {one_line(error)}'
                 errors.append(f"{where} of {spec.name}: {reason}")
                 traces.append(traceback.format_exc())

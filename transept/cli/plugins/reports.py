@@ -1,4 +1,4 @@
-"""``transept plugins list`` and ``transept plugins check``: which plugins are installed and what state they are in."""
+"""``transept plugins list`` and ``transept plugins check``: the installed plugins and their states."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from transept.registry.requirements import required_values
 
 def add_parser(subcommands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare ``list`` and ``check``."""
-    about = "show every plugin: where it comes from, its state and the architectures that it runs"
+    about = "list the plugins, each with its distribution, its state and its architectures"
     list_parser = subcommands.add_parser("list", help=about, description=about.capitalize() + ".")
     list_parser.set_defaults(run=list_plugins)
 
-    about = "like list, but import all that plugins name; exit with 1 if one failed or if two run the same checkpoints"
+    about = "like list, but import all references; exit with 1 if a plugin fails or if two run the same checkpoints"
     check_parser = subcommands.add_parser("check", help=about, description=about.capitalize() + ".")
     check_parser.add_argument(
-        "--traceback", action="store_true", help="show where each failed plugin failed (on stderr)"
+        "--traceback", action="store_true", help="show the tracebacks of failed plugins, on stderr"
     )
     check_parser.set_defaults(run=check_plugins)
 
@@ -31,13 +31,13 @@ def add_parser(subcommands: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def list_plugins(arguments: argparse.Namespace) -> int:
-    """``transept plugins list``."""
+    """Run ``transept plugins list``."""
     _show(discover_quietly(), as_json=arguments.json)
     return 0
 
 
 def check_plugins(arguments: argparse.Namespace) -> int:
-    """``transept plugins check``."""
+    """Run ``transept plugins check``."""
     with contextlib.redirect_stdout(sys.stderr):
         plugins = with_references(discover())
     failed = plugins.with_status("failed")
@@ -50,7 +50,7 @@ def check_plugins(arguments: argparse.Namespace) -> int:
 
 
 def discover_quietly() -> Plugins:
-    """Every installed plugin, without the output of one that prints as it is imported: that goes to stderr."""
+    """Return all installed plugins. Their prints at import go to stderr."""
     with contextlib.redirect_stdout(sys.stderr):
         return discover()
 
@@ -60,7 +60,7 @@ def _show(plugins: Plugins, *, as_json: bool) -> None:
 
 
 def as_data(plugins: Plugins) -> dict[str, object]:
-    """The table as JSON has it."""
+    """Return the table for JSON."""
     return {
         "plugins": [
             {
@@ -100,7 +100,7 @@ def as_data(plugins: Plugins) -> dict[str, object]:
 
 
 def as_text(plugins: Plugins) -> str:
-    """The table, and below it a line for each conflict."""
+    """Return the table as text, with a line for each conflict below it."""
     if not plugins.reports:
         return "No plugins are installed."
     rows = [("PLUGIN", "DISTRIBUTION", "STATUS", "ARCHITECTURES OR ERROR")]
@@ -116,7 +116,7 @@ def as_text(plugins: Plugins) -> str:
 
 
 def _status(plugins: Plugins, report: PluginReport) -> str:
-    """Its status, or in place of ``"ok"`` ``"conflict"``, where another plugin claims what it runs."""
+    """Return a plugin's status; ``"conflict"`` in place of ``"ok"`` if another plugin claims its architectures."""
     is_rival = any(claim.report is report for claims in plugins.conflicts.values() for claim in claims)
     return "conflict" if report.status == "ok" and is_rival else report.status
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from transept.core.jobs.job import Job
 from transept.errors import MediaError, ParameterError, TranseptError, suggest
-from transept.option_names import refuse_unknown, refuses_unknown
-from transept.options import refusal
+from transept.option_names import refuse_unknown
+from transept.options import declares_options, refusal
 from transept.speech.algorithms.decoding import compression_ratio, decode_window
 from transept.speech.algorithms.language import window_language
 from transept.speech.algorithms.prompt import window_prompt
@@ -38,7 +38,7 @@ class Loaded(Protocol):
     transcriber: Transcriber
 
 
-@refuses_unknown("DecodingOptions has no")
+@declares_options("DecodingOptions has no")
 @dataclass(frozen=True)
 class DecodingOptions:
     """How a window is decoded, as openai-whisper's options of this name. fp16 has no effect."""

@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING
 
-from transept.option_names import refuses_unknown
-from transept.options import refusal
+from transept.options import declares_options, refusal
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
 
-@refuses_unknown("PromptProbe has no")
+@declares_options("PromptProbe has no")
 @dataclass(frozen=True)
 class PromptProbe:
     """What to read.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from itertools import permutations
 from typing import Any
 
@@ -103,12 +104,19 @@ def _choose(source: str | None, target: str | None, *choices: list[tuple[str, st
             prefix = f"translate {LANGUAGES[x]} to {LANGUAGES[y]}: " if {x, y} <= LANGUAGES.keys() else ""
             return TextTask(f"translation_{x}_to_{y}", prefix=prefix)
         if fitting:
-            message = f"{{source=}}, {{target=}} fits several translations; name both: {_list(fitting)}"
-            raise ParameterError(message, param="source" if source is None else "target", others=given)
+            missing = [name for name, language in given.items() if language is None]
+            add = " and ".join(f"{{{name}}}" for name in missing)
+            message = f"several translations fit {_given(given)}; give {add}: {_list(fitting)}"
+            raise ParameterError(message, param=missing[0], others=given)
     known = choices[-1] or choices[0]
     wrong = "source" if target is None or asked[0] not in (None, *(x.casefold() for x, _ in known)) else "target"
-    message = f"this model makes no translation with {{source=}}, {{target=}}. It makes: {_list(known)}"
+    message = f"this model makes no translation with {_given(given)}. It makes: {_list(known)}"
     raise ParameterError(message, param=wrong, value=given[wrong], others=given)
+
+
+def _given(languages: Mapping[str, str | None]) -> str:
+    """Return the languages that the user named, for a message."""
+    return ", ".join(f"{{{name}=}}" for name, language in languages.items() if language) or "this model"
 
 
 def _list(pairs: list[tuple[str, str]]) -> str:

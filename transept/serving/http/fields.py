@@ -17,9 +17,10 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from transept.errors import ParameterError, suggest
-from transept.option_names import Alias, by_own_names, hint
+from transept.option_names import Alias, aliases_in, by_own_names, hint
 from transept.options import DeclaredOption, declared, take_options
 from transept.serving.errors import ApiError, api_error
+from transept.serving.request_context import SENT_NAMES
 
 Kind = TypeVar("Kind")
 
@@ -72,9 +73,14 @@ class Body:
                 raise ApiError(400, f"there is no field {shown!r}.{meant}", param=shown, code="unknown_field")
 
     def by_own_names(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return fields under their own names. Raises ApiError for a field that is given by two names."""
+        """Return fields under their own names. Raises ApiError for a field that is given by two names.
+
+        Later errors of this request name the fields as the client sent them.
+        """
         try:
-            return by_own_names(given, self.fields.values())
+            own = by_own_names(given, self.fields.values())
+            SENT_NAMES.set(aliases_in(given, self.fields.values()))
+            return own
         except ParameterError as error:
             raise api_error(error) from error
 
