@@ -93,12 +93,12 @@ TRANSCRIBE = {  # what is suggested, or the sentence that is said -> what was ty
     "suppress_tokens": "nst",
     "highlight_words": "karaoke",
     "token_logprobs": "logprobs",
-    "A diarizer detects the number of speakers; see the option diarize.": "num_speakers",
-    "One engine serves all calls and threads at once; no option is needed.": "num_workers",
+    "A diarizer detects the number of speakers; see diarize.": "num_speakers",
+    "One engine serves all calls and threads at once.": "num_workers",
     "The hub's token is read from the environment variable HF_TOKEN.": "token",
-    "No further model is needed for the times of words; set word_timestamps.": "align_model",
+    "Times of words need no further model; set word_timestamps.": "align_model",
     "Existing files are overwritten, unless skip_existing is set.": "overwrite",
-    "The input is the first argument, without a name before it.": "input text",
+    "The input is the first argument, without a name.": "input text",
     NOTHING: "qqq top_k top_p grammar encoding debug print_special max suppress no_vad",
 }
 
@@ -142,7 +142,7 @@ def test_options_of_other_commands(command: str, typed: str, meant: str) -> None
         (
             TranscriptionOptions,
             "output_format",
-            "Write a result to a file with its method write: transcript.write('talk.srt').",
+            "Write a result by its method: transcript.write('talk.srt').",
         ),
         (TranscriptionOptions, "max_len", NOTHING),
         (EngineConfig, "devise", "device"),

@@ -195,7 +195,7 @@ def test_a_call_names_the_alias_that_was_given(tiny_en_dir: Path) -> None:
         lambda: transcriber.transcribe(silence, num_beams=-1),
         lambda: transcriber.stream(silence, num_beams=-1),
         lambda: asyncio.run(AsyncTranscriber(transcriber).transcribe(silence, num_beams=-1)),
-        lambda: WhisperModel(str(tiny_en_dir)).transcribe(silence, beam_size=None, num_beams=-1),
+        lambda: WhisperModel(str(tiny_en_dir)).transcribe(silence, num_beams=-1),
     ):
         with pytest.raises(ParameterError, match=r"^num_beams must be an integer of at least 1, not -1$") as raised:
             call()

@@ -268,8 +268,7 @@ def _slips(words: list[str], others: list[str]) -> int | None:
 
 def _share_a_stem(one: str, other: str) -> bool:
     """Return True if two words are forms of one, as "diarization" and "diarize" are."""
-    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
-    shared = sum(1 for _ in same)
+    shared = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
     return shared >= SHORTEST_STEM and shared >= LEAST_STEM * max(len(one), len(other))
 
 

@@ -208,9 +208,13 @@ class DeclaredOption:
         return f" {' and '.join(parts)}{unset}" if parts else ""
 
 
-@functools.cache
 def declared(cls: Any) -> Mapping[str, DeclaredOption]:
     """Return the options of a dataclass, by name, in the order of its fields."""
+    return _declared(cls)
+
+
+@functools.cache
+def _declared(cls: Any) -> Mapping[str, DeclaredOption]:
     hints = typing.get_type_hints(cls, include_extras=True)
     return {field.name: _declaration(field.name, hints[field.name], field.default) for field in dataclasses.fields(cls)}
 

@@ -101,7 +101,7 @@ def test_what_a_command_is_about_may_stand_on_both_sides_of_an_option(many: str)
         (["transcribe", "talk.flac", "-of", "talk"], "there is no option -of. Here that is --output-name."),
         (["transcribe", "talk.flac", "-tr"], "there is no option -tr. Here that is --task."),
         (["transcribe", "talk.flac", "-np"], "there is no option -np. Everything but the text goes to standard error"),
-        (["transcribe", "-f", __file__], "is a file, which is named without an option before it"),
+        (["transcribe", "-f", __file__], "is a file; name it without an option before it"),
         (
             ["transcribe", "talk.flac", "--suppress_tokens", "a"],
             "must be a list of token ids, such as -1 or 50,60, not 'a'",

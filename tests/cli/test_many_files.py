@@ -99,7 +99,7 @@ def test_names_by_a_template_and_on_standard_output(command: Command, model: Pat
         (["-", "--pcm", "8k"], "must be a rate of 1000 to 768000 Hz, not '8k'"),
         (["http://127.0.0.1:9/a.wav"], "http://127.0.0.1:9/a.wav is a URL; add --allow-urls"),
         (["a.wav", "--manifest", "nowhere/x"], 'the manifest "nowhere/x" cannot be written'),
-        (["a.wav", "--manifest", "-"], "--manifest takes the name of a file"),
+        (["a.wav", "--manifest", "-"], "--manifest takes a file to append to"),
         (["a.wav", "--seed", str(2**64)], f"--seed must be at most {2**64 - 1}, not {2**64}"),
         (["a.wav", "--patience", "1e7"], "--patience must be at most 1e+06, not 10000000.0"),
         (["a.wav", "--beam-size", str(2**31)], f"--beam-size must be at most {2**31 - 1}"),

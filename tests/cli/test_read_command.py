@@ -189,9 +189,12 @@ def test_standard_input(model: Path, texts: list[str]) -> None:
     [
         (["-f", "txt,jsn"], "there is no format \"jsn\". Did you mean 'json'?"),
         (["--output-name", "a"], "--output-name applies to files"),
-        (["-f", "txt", "--output-name", "a"], "or tell them apart with --output-name, such as '{parent}/{name}'"),
+        (
+            ["-f", "txt", "--output-name", "a"],
+            "or give them different names with --output-name, such as '{parent}/{name}'",
+        ),
         (["--threads", "-1"], "--threads must be an integer of at least 0"),
-        (["--num-beams", "0"], "--beam-size must be an integer of at least 1"),
+        (["--num-beams", "0"], "--num-beams must be an integer of at least 1"),
         (["--dpi", "1"], "error: --dpi must be a number from 18 to 2400, not 1.0"),
         (["--beams", "2"], "there is no option --beams"),
     ],

@@ -203,5 +203,5 @@ def test_help_says_what_a_document_is_and_when_beams_print(capsys: pytest.Captur
         with pytest.raises(SystemExit):
             main([command, "--help"])
         text = " ".join(capsys.readouterr().out.split())
-        assert "A file is one document" in text
+        assert "Each file is one document" in text
         assert "a beam search has it only at its end: --beam-size 1" in text

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from transept.cli.commands import COMMANDS
 from transept.cli.flags import add_flag
+from transept.cli.plugins.reports import discover_quietly
 from transept.cli.terminal import escape, escape_name, print_stderr
 from transept.core.config import EngineConfig
 from transept.errors import TranseptError
@@ -106,13 +107,10 @@ def _models(folder: Path | None) -> list[_Model]:
     """Return all models with short names. folder: of models; None: the hub's cache."""
     from transept.core.checkpoints import hub
     from transept.core.checkpoints.source import kept_directory
-    from transept.registry.plugins import discover
     from transept.registry.published import published_checkpoints
 
-    with contextlib.redirect_stdout(sys.stderr):
-        known = published_checkpoints(discover())
     found = []
-    for name, meant in known.items():
+    for name, meant in published_checkpoints(discover_quietly()).items():
         for each in meant:
             copy = kept_directory(name, folder) or hub.cached_copy(each.repository, folder)
             complete = copy is not None and hub.is_complete(copy)

@@ -106,7 +106,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     add_file_options(output, formats, f"{about} (karaoke)")
     form = output.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print a JSON object for each file, one a line")
-    form.add_argument("--verbose", action="store_true", help="print each segment with its times as soon as it is found")
+    form.add_argument("--verbose", action="store_true", help="print each segment with its times when found")
     output.add_argument(
         "--print-confidence",
         action="store_true",

@@ -162,7 +162,7 @@ class WhisperModel:
         An English-only model transcribes English, whatever language, task and multilingual say, as there. Raises
         MediaError, and ParameterError for a bad option.
         """
-        return _transcribe(self.transcriber, audio, {**DEFAULTS, "language": language, "task": task, **options})
+        return _transcribe(self.transcriber, audio, DEFAULTS, {"language": language, "task": task, **options})
 
     def detect_language(
         self,
@@ -202,14 +202,14 @@ class BatchedInferencePipeline:
         if options.pop("vad_filter", True) is False and not options.get("clip_timestamps"):
             message = "batches are cut where nobody speaks; leave {vad_filter} on, or give {clip_timestamps}"
             raise ParameterError(message, param="vad_filter", value=False, others=["clip_timestamps"])
-        given = {**BATCHED_DEFAULTS, "language": language, "task": task, "batch_size": batch_size, **options}
-        return _transcribe(self.model.transcriber, audio, given)
+        given = {"language": language, "task": task, "batch_size": batch_size, **options}
+        return _transcribe(self.model.transcriber, audio, BATCHED_DEFAULTS, given)
 
 
 def _transcribe(
-    transcriber: Transcriber, audio: AudioInput, options: dict[str, Any]
+    transcriber: Transcriber, audio: AudioInput, defaults: Mapping[str, Any], options: dict[str, Any]
 ) -> tuple[Iterator[Segment], TranscriptionInfo]:
-    given = by_own_names(options, declared(TranscriptionOptions).values())
+    given = {**defaults, **by_own_names(options, declared(TranscriptionOptions).values())}
     progress = bool(given.pop("log_progress", False))
     if given.get("task") == "transcribe":
         given["task"] = None  # the default, which a target_language is no contradiction to

@@ -1,4 +1,4 @@
-"""Declares the Skeleton family to Transept. Imported whenever plugins are listed, so nothing heavy belongs here."""
+"""The declaration of the Skeleton family. Imported whenever plugins are listed, so it imports nothing heavy."""
 
 from transept.authoring import ModelSpec, VisionSpec, dec_prompt, hookimpl
 

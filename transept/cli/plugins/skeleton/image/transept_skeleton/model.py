@@ -96,7 +96,7 @@ class SkeletonForConditionalGeneration(ForConditionalGeneration):
 
     @classmethod
     def shape(cls, config: Any) -> ModelShape:
-        """What the engine must know before it builds the model."""
+        """Return the sizes that the engine needs before it builds the model."""
         decoder = config.decoder
         return ModelShape(
             num_decoder_layers=decoder.decoder_layers,
@@ -110,7 +110,7 @@ class SkeletonForConditionalGeneration(ForConditionalGeneration):
 
     @classmethod
     def longest_features(cls, config: Any) -> dict[str, Tensor]:
-        """As the mapper makes them."""
+        """Return the largest input of the mapper."""
         return {"pixel_values": torch.zeros(image_shape(config.encoder))}
 
     def encode(

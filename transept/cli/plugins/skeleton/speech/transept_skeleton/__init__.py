@@ -1,4 +1,4 @@
-"""Declares the Skeleton family to Transept. Imported whenever plugins are listed, so nothing heavy belongs here."""
+"""The declaration of the Skeleton family. Imported whenever plugins are listed, so it imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ FRAMES_PER_SECOND = 100
 
 
 def window_seconds(view: CheckpointView) -> float:
-    """What the encoder has positions for."""
+    """Return the length of the encoder's positions, in seconds."""
     return float(view.config.max_source_positions / FRAMES_PER_SECOND)
 
 
 def decoder_prompt(
     view: CheckpointView, *, language: str | None = None, task: str = "transcribe", timestamps: bool = False
 ) -> list[int]:
-    """One token, whatever is spoken. Raises ParameterError for what no token of this family asks for."""
+    """Return one token for every language. Raises ParameterError for a task other than transcription."""
     if task != "transcribe":
-        message = f"this model writes what it hears and has no {{task}} {task!r}; leave it out"
+        message = f"this model transcribes only, and has no {{task}} {task!r}; leave it out"
         raise ParameterError(message, param="task", value=task)
     return dec_prompt(view)
 

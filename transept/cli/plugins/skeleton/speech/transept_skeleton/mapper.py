@@ -1,4 +1,4 @@
-"""What the encoder takes: a log-mel spectrogram, with a frame every 10 ms."""
+"""The encoder's input: a log-mel spectrogram with a frame every 10 ms."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ STRIDE = 2  # of every convolution
 
 
 def num_tokens(num_frames: int, config: Any) -> int:
-    """Encoder tokens of so many frames: every convolution halves them."""
+    """Return the number of encoder tokens of a number of frames, which each convolution halves."""
     for kernel in config.conv_kernel_sizes:
         num_frames = (num_frames + 2 * (kernel // 2) - kernel) // STRIDE + 1
     return num_frames
 
 
 def recording_features(waveform: np.ndarray, view: CheckpointView, device: str) -> Tensor:
-    """The features of a recording of any length. waveform: float32 [samples]. Returns float32 [bins, frames]."""
+    """Return the features of a recording, float32 [bins, frames]. waveform: float32 [samples], of any length."""
     return recording_log_mel(waveform, view.config.input_feat_per_channel, device)
 
 
 def map_features(data: Any, view: CheckpointView) -> MappedInput:
-    """What `encode` is given of one request: the frames, and how many tokens the encoder makes of them.
+    """Return the input of `encode` for one request: the frames, and their number of encoder tokens.
 
-    data: float32 [bins, frames], of a recording or of a window of it. Raises MediaError for what is too long.
+    data: float32 [bins, frames], of a recording or a window. Raises MediaError if it is too long.
     """
     features = torch.as_tensor(data).T
     longest = view.config.max_source_positions

@@ -30,7 +30,7 @@ PRE_NORM = True  # where the norm of each sublayer f is: x + f(norm(x)), or with
 
 
 class Stack(nn.Module):
-    """What both sides have: positions, layers, whose sizes `of` reads from the config, and a norm after the last."""
+    """Encoder or decoder: positions, layers and a final norm."""
 
     positions: Tensor  # [rows, d_model]; not a weight
 
@@ -103,7 +103,7 @@ class SkeletonForConditionalGeneration(ForConditionalGeneration):
 
     @classmethod
     def shape(cls, config: Any) -> ModelShape:
-        """What the engine must know before it builds the model."""
+        """Return the sizes that the engine needs before it builds the model."""
         return ModelShape(
             num_decoder_layers=config.decoder_layers,
             num_kv_heads=config.decoder_attention_heads,
@@ -116,7 +116,7 @@ class SkeletonForConditionalGeneration(ForConditionalGeneration):
 
     @classmethod
     def longest_features(cls, config: Any) -> dict[str, Tensor]:
-        """As the mapper makes them."""
+        """Return the largest input of the mapper."""
         return {"input_features": torch.zeros(config.max_source_positions, config.input_feat_per_channel)}
 
     def encode(

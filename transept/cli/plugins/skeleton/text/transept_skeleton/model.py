@@ -27,7 +27,7 @@ PRE_NORM = False  # where the norm of each sublayer f is: norm(x + f(x)), or wit
 
 
 class Stack(nn.Module):
-    """What both sides have: a table of learned positions, and layers, whose sizes `of` reads from the config."""
+    """Encoder or decoder: a table of learned positions, and layers."""
 
     def __init__(self, config: Any, layers: nn.ModuleList) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Stack(nn.Module):
         self.layers = layers
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        """x: token vectors [tokens, d_model], positions: [tokens]. Returns what the first layer takes, in x's shape."""
+        """x: token vectors [tokens, d_model], positions: [tokens]. Returns the first layer's input, in x's shape."""
         return self.layernorm_embedding(x + self.embed_positions(positions + POSITION_OFFSET))
 
 
@@ -83,7 +83,7 @@ class SkeletonForConditionalGeneration(ForConditionalGeneration):
 
     @classmethod
     def shape(cls, config: Any) -> ModelShape:
-        """What the engine must know before it builds the model."""
+        """Return the sizes that the engine needs before it builds the model."""
         return ModelShape(
             num_decoder_layers=config.decoder_layers,
             num_kv_heads=config.decoder_attention_heads,
