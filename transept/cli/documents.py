@@ -82,7 +82,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], na
     form.add_argument(
         "--stream",
         action="store_true",
-        help="print a text piece by piece as it is written; a beam search only has it at its end: --beam-size 1",
+        help="print a text piece by piece as it is written; a beam search has it only at its end: --beam-size 1",
     )
     long_documents = parser.add_argument_group(LONG_DOCUMENTS)
     length = long_documents.add_mutually_exclusive_group()
