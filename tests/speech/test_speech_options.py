@@ -102,7 +102,7 @@ def test_clips_have_several_forms(clips: Any) -> None:
         ({"batch_size": 0}, "batch_size must be an integer of at least 1"),
         ({"vad_threshold": 0.3}, "Here that is 'vad_options'"),
         ({"beams": 2}, "Here that is 'beam_size'"),
-        ({"min_speakers": 2}, "A diarizer finds by itself how many speakers there are"),
+        ({"min_speakers": 2}, "A diarizer detects the number of speakers"),
         ({"diarize": 1}, "diarize must be True or False, not 1"),
         ({"diarize": True, "channel": "each"}, "leave diarize=True out"),
         ({"channel": "Left"}, 'channel must be "mix", "left", "right" or "each", not \'Left\'. Did you mean "left"'),

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 from starlette.responses import JSONResponse
@@ -23,7 +24,6 @@ from transept.errors import (
     UnsupportedModelError,
     shown,
 )
-from transept.serving.request_context import SENT_NAMES
 
 # Error of ours -> status, code, seconds after which to try again; the first that fits.
 KINDS: dict[type[TranseptError], tuple[int, str, float | None]] = {
@@ -37,6 +37,8 @@ KINDS: dict[type[TranseptError], tuple[int, str, float | None]] = {
     UnsupportedModelError: (400, "unsupported_model", None),
 }
 OF_DATA = (MediaTooLargeError, MediaError, PromptError)  # about the data of a request, unless an option is at fault
+# Option -> the alias under which the current request has it. Set by `http.fields`.
+SENT_NAMES: ContextVar[Mapping[str, str] | None] = ContextVar("transept_sent_names", default=None)
 LONGEST_MESSAGE = 2000  # characters, since it may repeat what a client sent
 FLAG = re.compile(r"(?<![\w'\"])(?:True|False)(?![\w'\"])")  # Python's words for JSON's true and false
 TYPES = {

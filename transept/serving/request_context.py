@@ -1,16 +1,11 @@
-"""The current request's id, for the log in every thread, and the names of its fields, for errors.
-
-Set by `http.access` and by `http.fields`.
-"""
+"""The id of the current request: set by `http.access`, read by the log in every thread."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from contextvars import ContextVar
 
 REQUEST_ID: ContextVar[str | None] = ContextVar("transept_request_id", default=None)
-SENT_NAMES: ContextVar[Mapping[str, str] | None] = ContextVar("transept_sent_names", default=None)  # option -> alias
 
 
 class RequestIdFilter(logging.Filter):

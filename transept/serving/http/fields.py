@@ -19,8 +19,7 @@ from pydantic import TypeAdapter
 from transept.errors import ParameterError, suggest
 from transept.option_names import Alias, aliases_in, by_own_names, hint
 from transept.options import DeclaredOption, declared, take_options
-from transept.serving.errors import ApiError, api_error
-from transept.serving.request_context import SENT_NAMES
+from transept.serving.errors import SENT_NAMES, ApiError, api_error
 
 Kind = TypeVar("Kind")
 
