@@ -94,7 +94,7 @@ def test_nothing_is_shown_where_nothing_was_measured(command: Command) -> None:
         (["--language", "en", "nowhere.flac"], '"nowhere.flac" cannot be opened'),
         (["--show", "nowhere.flac"], "--show measures nothing"),
         (["broken"], "must hold a list"),
-        (["empty"], "empty: no audio or video file"),
+        (["empty"], "empty: this folder has no audio or video file"),
     ],
 )
 def test_what_cannot_be_measured_with(
