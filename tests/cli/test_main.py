@@ -158,7 +158,7 @@ def test_what_a_command_is_about_may_stand_on_both_sides_of_an_option(many: str)
         ),
         (
             ["generate", "a.txt", "--model", "m", "--num-beams", "4", "--temperature", "0.5"],
-            "--num-beams 4 searches without chance, so --temperature 0.5 has no meaning; set --num-beams 1 to sample",
+            "--num-beams 4 does not sample, so --temperature 0.5 has no meaning; set --num-beams 1 to sample",
         ),
         (
             ["transcribe", "talk.flac", "--no-repeat-ngram-size", "-1"],

@@ -189,7 +189,7 @@ def test_a_node_that_dies_or_a_rank_that_stands_still(nodes: tuple[Any, Any], wh
         finished = finished_of(engine)
     assert all(isinstance(output.error, EngineClosedError) for output in finished.values())
     told = str(finished[WORDS[0]].error)
-    assert ("has gone" if what == "node" else "has not been heard of for 6 s") in told
+    assert ("has gone" if what == "node" else "has sent no heartbeat for 6 s") in told
     engine.close()
     assert_nothing_stays(before)
 

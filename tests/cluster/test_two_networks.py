@@ -118,4 +118,4 @@ def test_two_networks_give_the_tokens_of_one_process_until_the_cable_is_cut(netw
     (error,) = errors
     assert error.startswith("EngineClosedError: rank ")
     assert f"on node {second_address}" in error
-    assert "has not been heard of for 6 s" in error
+    assert "has sent no heartbeat for 6 s" in error

@@ -70,7 +70,7 @@ class Simulation:
         self.cache.copy(outputs.step.moves.copy)
         self.copied += len(outputs.step.moves.copy)
         self.encode(outputs)
-        drawn = [self.run(index, outputs) for index in range(len(outputs.groups))]
+        drawn = [self.run(index, outputs) for index in range(len(outputs.waiting))]
         for group, tokens in zip(outputs.groups, drawn, strict=True):
             self.append(group, tokens)
         self.finished += [group.request_id for group in self.scheduler.free_finished_seq_groups()]
@@ -79,7 +79,7 @@ class Simulation:
 
     def encode(self, outputs: SchedulerOutputs, failing: Collection[str] = ()) -> None:
         """Write what the encoders of a step write. failing: requests whose encoders fail."""
-        for group, encode in zip(outputs.encoding, outputs.step.encodes, strict=True):
+        for group, encode, _ in outputs.encodes:
             if group.request_id not in failing and encode.num_layers is None:
                 for i, value in enumerate(encoded(group)):
                     self.cache.write(encode.cross_block_table, i, value)
@@ -95,7 +95,7 @@ class Simulation:
         assert sum(encode.inputs.num_tokens for encode in encodes) <= self.config.max_encoder_tokens
         assert all(metadata.encode_id is None for metadata in olds)
         self.check_slices(outputs)
-        for group, encode in zip(outputs.encoding, encodes, strict=True):
+        for group, encode, _ in outputs.encodes:
             if encode.num_layers is not None:
                 assert group not in outputs.groups
                 continue
@@ -151,7 +151,7 @@ class Simulation:
             for i in range(0 if metadata.is_prefill else len(tokens) - 1, len(tokens)):
                 self.cache.write(table, i, tokens[i])
             cross = self.cache.read(metadata.cross_block_table, num_encoder_tokens)
-            assert cross == encoded(outputs.groups[index])
+            assert cross == encoded(outputs.waiting[index].group)
             context = self.cache.read(table, len(tokens))
             samples = range(data.sample_index, data.sample_index + metadata.num_samples)
             drawn[seq_id] = [predict(context, sample) for sample in samples]
@@ -164,7 +164,7 @@ class Simulation:
             for _ in tokens[1:]:
                 child = fork(parent)
                 child.sample_index = len(seqs)
-                self.scheduler.fork_seq(parent, child)
+                self.manager.fork(parent, child)
                 seqs.append(child)
                 group.seqs.append(child)
             for seq, token in zip(seqs, tokens, strict=True):

@@ -90,9 +90,9 @@ class AllocatorMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def misuse(self, data: st.DataObject) -> None:
         block = data.draw(st.sampled_from(sorted(self.free)))
-        with pytest.raises(BlockError, match="nobody owns"):
+        with pytest.raises(BlockError, match="has no owner"):
             self.pool.free([block])
-        with pytest.raises(BlockError, match="nobody owns"):
+        with pytest.raises(BlockError, match="has no owner"):
             self.pool.share([block])
 
     @rule()

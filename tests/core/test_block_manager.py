@@ -15,14 +15,14 @@ from interruptions import interrupted_after
 from simulated_cache import SimulatedCache, encoded, fork, make_group
 
 from transept.core.scheduling.block_allocator import BlockError
-from transept.core.scheduling.block_manager import AllocStatus, BlockSpaceManager
+from transept.core.scheduling.block_manager import BlockSpaceManager
 from transept.core.scheduling.sequence import SampledToken, Sequence, SequenceStatus
 from transept.core.scheduling.sequence_group import SequenceGroup
 
 
 def blocks_of(manager: BlockSpaceManager, group: SequenceGroup) -> set[int]:
     tables = [manager.block_tables[seq.seq_id] for seq in group.seqs if seq.seq_id in manager.block_tables]
-    return {block for table in [*tables, manager.get_cross_block_table(group)] for block in table}
+    return {block for table in [*tables, manager.cross_block_tables[group.request_id]] for block in table}
 
 
 def consecutive(table: list[int]) -> bool:
@@ -95,11 +95,7 @@ class BlockManagerMachine(RuleBasedStateMachine):
         own = sum(-(-seq.num_tokens // size) for seq in group.seqs if not seq.finished)
         needed = own + self.cross_blocks_to_take(group)
         free, host_free = self.free_blocks()
-        status = self.manager.can_allocate(group, reserve)
-        if own + cross > self.manager.num_device_blocks:
-            assert status is AllocStatus.NEVER
-        else:
-            assert status is (AllocStatus.OK if needed + reserve <= free else AllocStatus.LATER)
+        assert self.manager.can_allocate(group, reserve) == (needed + reserve <= free)
         if needed > free:
             with pytest.raises(BlockError):
                 self.manager.allocate(group)
@@ -108,7 +104,7 @@ class BlockManagerMachine(RuleBasedStateMachine):
             return
         hit, counts = self.manager.is_encoded(group), (self.manager.num_encoder_runs, self.manager.num_encoder_hits)
         self.manager.allocate(group)
-        cross_table = self.manager.get_cross_block_table(group)
+        cross_table = self.manager.cross_block_tables[group.request_id]
         assert len(cross_table) == cross
         assert self.free_blocks() == (free - needed, host_free)
         assert self.manager.num_encoder_runs == counts[0] + (not hit)
@@ -117,8 +113,8 @@ class BlockManagerMachine(RuleBasedStateMachine):
             for i, value in enumerate(encoded(group)):
                 self.cache.write(cross_table, i, value)
         for seq in group.unfinished_seqs:
-            for i, token in enumerate(seq.token_ids):
-                self.cache.write(self.manager.get_block_table(seq), i, token)
+            for i, token in enumerate(seq.prompt_token_ids + seq.output_token_ids):
+                self.cache.write(self.manager.block_tables[seq.seq_id], i, token)
         self.on_device.append(group)
 
     @rule(data=st.data())
@@ -143,10 +139,10 @@ class BlockManagerMachine(RuleBasedStateMachine):
             if pair:
                 self.cache.copy([pair])
         for seq in seqs:  # a step writes after all copies
-            table, size = self.manager.get_block_table(seq), self.manager.block_size
+            table, size = self.manager.block_tables[seq.seq_id], self.manager.block_size
             unseen = seq.num_tokens - (self.manager.window or seq.num_tokens)
             self.num_behind[seq.seq_id] = max(unseen, 0) // size * size
-            self.cache.write(table, seq.num_tokens - 1 - self.num_behind[seq.seq_id], seq.token_ids[-1])
+            self.cache.write(table, seq.num_tokens - 1 - self.num_behind[seq.seq_id], seq.output_token_ids[-1])
             assert len(table) == -(-seq.num_tokens // size) - self.num_behind[seq.seq_id] // size
 
     @rule(data=st.data())
@@ -160,7 +156,7 @@ class BlockManagerMachine(RuleBasedStateMachine):
         self.manager.fork(parent, child)
         group.seqs.append(child)
         assert self.free_blocks() == before
-        assert self.manager.get_block_table(child) == self.manager.get_block_table(parent)
+        assert self.manager.block_tables[child.seq_id] == self.manager.block_tables[parent.seq_id]
         self.num_behind[child.seq_id] = self.num_behind[parent.seq_id]
 
     @rule(data=st.data())
@@ -196,7 +192,7 @@ class BlockManagerMachine(RuleBasedStateMachine):
         owned = blocks_of(self.manager, group)
         free, host_free = self.free_blocks()
         can = self.manager.can_swap_in(group, reserve)
-        cross = self.manager.get_cross_block_table(group)
+        cross = self.manager.cross_block_tables[group.request_id]
         needed = len(owned) - len(cross) + self.cross_blocks_to_take(group)
         assert not can or needed + reserve <= free
         if needed > free:
@@ -234,7 +230,7 @@ class BlockManagerMachine(RuleBasedStateMachine):
         owned, side = len(blocks_of(self.manager, group)), int(group in self.on_host)
         expected = list(self.free_blocks())
         (self.on_host if side else self.on_device).remove(group)
-        kept = 0 if side else len(self.manager.get_cross_block_table(group)) - self.cross_blocks_to_take(group)
+        kept = 0 if side else len(self.manager.cross_block_tables[group.request_id]) - self.cross_blocks_to_take(group)
         expected[side] += owned - kept
         for seq in group.seqs:
             self.manager.free(seq)
@@ -258,10 +254,11 @@ class BlockManagerMachine(RuleBasedStateMachine):
         self.manager.check_integrity()
         for on_host, groups in ((False, self.on_device), (True, self.on_host)):
             for group in groups:
-                cross = self.manager.get_cross_block_table(group)
+                cross = self.manager.cross_block_tables[group.request_id]
                 assert self.cache.read(cross, group.encoder_seq.num_tokens, on_host) == encoded(group)
                 for seq in group.unfinished_seqs:
-                    table, kept = self.manager.get_block_table(seq), seq.token_ids[self.num_behind[seq.seq_id] :]
+                    table, tokens = self.manager.block_tables[seq.seq_id], seq.prompt_token_ids + seq.output_token_ids
+                    kept = tokens[self.num_behind[seq.seq_id] :]
                     assert self.cache.read(table, len(kept), on_host) == kept
 
 
@@ -277,7 +274,7 @@ def test_last_owner_of_a_shared_block_keeps_it() -> None:
         child = fork(group.seqs[0])
         manager.fork(group.seqs[0], child)
         group.seqs.append(child)
-    (shared,) = manager.get_block_table(group.seqs[0])
+    (shared,) = manager.block_tables[group.seqs[0].seq_id]
     for seq in group.seqs:
         seq.append_token(SampledToken(3, 0.0, None))
     assert manager.can_append_slots(group)  # two free blocks for three writers
@@ -319,7 +316,7 @@ def test_in_a_hosts_memory_as_much_is_kept_as_was_in_use_at_once(at_once: int) -
             for group in groups:
                 manager.allocate(group)
             if manager is pool:
-                written |= {block for group in groups for block in manager.get_cross_block_table(group)}
+                written |= {block for group in groups for block in manager.cross_block_tables[group.request_id]}
             for group in groups:
                 manager.free(group.seqs[0])
                 manager.free_cross(group)
@@ -338,7 +335,7 @@ def test_a_full_last_block_is_not_copied_when_shared() -> None:
     manager.fork(group.seqs[0], child)
     child.append_token(SampledToken(3, 0.0, None))
     assert manager.append_slots(child) is None
-    assert manager.get_block_table(child)[0] == manager.get_block_table(group.seqs[0])[0]
+    assert manager.block_tables[child.seq_id][0] == manager.block_tables[group.seqs[0].seq_id][0]
 
 
 def test_check_integrity_sees_a_table_changed_from_outside() -> None:
@@ -346,7 +343,7 @@ def test_check_integrity_sees_a_table_changed_from_outside() -> None:
     group = make_group("r", encoder_tokens=4, prompt=[1, 2])
     manager.allocate(group)
     manager.check_integrity()
-    manager.get_block_table(group.seqs[0]).append(manager.get_cross_block_table(group)[0])
+    manager.block_tables[group.seqs[0].seq_id].append(manager.cross_block_tables[group.request_id][0])
     with pytest.raises(BlockError):
         manager.check_integrity()
 

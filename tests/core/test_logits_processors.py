@@ -58,7 +58,7 @@ def test_equal_processors_share_a_call_and_see_suppressed_logits() -> None:
         for seq_id, (output, processor) in enumerate(((5, one), (7, two), (9, other)))
     ]
     logits = torch.randn(3, VOCABULARY, generator=torch.Generator().manual_seed(0))
-    sampled = Drawn([Sampler(torch.device("cpu"))(logits, rows)]).collect()
+    sampled = Drawn(Sampler(torch.device("cpu"))(logits, rows)).collect()
     assert [sampled[seq_id][0].token_id for seq_id in range(3)] == [6, 9, 10]
     assert [sampled[seq_id][0].logprob for seq_id in range(3)] == [0.0, 0.0, 0.0]  # of what the processor left
     assert one.seen == [(2, [True, True])]
@@ -71,7 +71,7 @@ def test_a_beam_search_normalises_what_they_leave() -> None:
     beams = params(num_beams=2, logits_processors=(processor,))
     logits = torch.randn(1, VOCABULARY, generator=torch.Generator().manual_seed(0))
     choices = Sampler(torch.device("cpu"))(logits, [SamplingRow(0, SequenceData([0], [5], 0), beams, 4)])
-    sampled = Drawn([choices]).collect()
+    sampled = Drawn(choices).collect()
     ((token,),) = sampled.values()
     assert token.token_id == 9
     assert token.logprob == pytest.approx(0.0)
@@ -94,7 +94,7 @@ def only(token: int) -> Callable[[Tensor], Tensor]:
 
 def first_tokens(logits: Tensor, **options: object) -> list[list[int]]:
     rows = [SamplingRow(seq_id, SequenceData([0], [5], 0), params(**options), 1) for seq_id in range(len(logits))]
-    drawn = Drawn([Sampler(torch.device("cpu"))(logits.clone(), rows)]).collect()
+    drawn = Drawn(Sampler(torch.device("cpu"))(logits.clone(), rows)).collect()
     return [[token.token_id for token in tokens] for tokens in drawn.values()]
 
 
@@ -147,7 +147,7 @@ def test_processors_of_transformers_are_taken_as_they_are() -> None:
     options = params(temperature=0.0, logits_processors=processors)
     contents = [SequenceData([0], [2, 4], 0), SequenceData([0, 3, 1], [7], 0), SequenceData([9], [], 0)]
     rows = [SamplingRow(seq_id, data, options, 1) for seq_id, data in enumerate(contents)]
-    sampled = Drawn([Sampler(torch.device("cpu"))(torch.zeros(3, VOCABULARY), rows)]).collect()
+    sampled = Drawn(Sampler(torch.device("cpu"))(torch.zeros(3, VOCABULARY), rows)).collect()
     assert [sampled[seq_id][0].token_id for seq_id in range(3)] == [5, 8, 10]
 
 

@@ -421,13 +421,13 @@ def test_text_beside_data_has_the_limits_of_text(bart_tokenizer):
         ({"multi_modal_data": "talk.flac"}, "modality: data.*not a str"),
         ({"multi_modal_data": []}, "modality: data.*not a list"),
         ({"prompt": "x", "multi_modal_data": np.zeros(3)}, "modality: data.*not a ndarray"),
-        ({"multi_modal_data": {"image": 1}, "multi_modal_uuids": {"audio": "one"}}, "names 'audio', of which"),
+        ({"multi_modal_data": {"image": 1}, "multi_modal_uuids": {"audio": "one"}}, "names 'audio', which"),
         (
             {"prompt": "x", "multi_modal_uuids": {"image": "one"}},
-            "names 'image', of which multi_modal_data holds nothing",
+            "names 'image', which multi_modal_data does not have",
         ),
-        ({"multi_modal_data": {"image": 1}, "multi_modal_uuids": "one"}, "modality: a name of yours for its data"),
-        ({"multi_modal_data": {"image": 1}, "multi_modal_uuids": {"image": 1}}, "modality: a name of yours"),
+        ({"multi_modal_data": {"image": 1}, "multi_modal_uuids": "one"}, "modality: your name for its data"),
+        ({"multi_modal_data": {"image": 1}, "multi_modal_uuids": {"image": 1}}, "modality: your name"),
         # vocabulary
         ({"prompt_tokens": [5, -1]}, "token id -1 is outside of the vocabulary, 0 to 2"),
         ({"prompt_tokens": [100_000]}, "token id 100000 is outside"),
@@ -525,11 +525,11 @@ def test_further_inputs_of_the_encoder_are_made_of_what_the_prompt_says(bart_tok
     ("prompt", "message"),
     [
         ({"prompt": TEXT, "encoder_inputs": {"mark": [1]}}, "\"bart\" models have no 'mark'. Did you mean 'marks'?"),
-        ({"prompt": TEXT, "encoder_inputs": [1]}, r"encoder_inputs is {name: value}, by the names .* not \[1\]"),
+        ({"prompt": TEXT, "encoder_inputs": [1]}, r"encoder_inputs is {name: value}, with the model family's names, not \[1\]"),
         ({"multi_modal_data": {"image": 1}, "encoder_inputs": {"marks": [1]}}, "this prompt holds multi_modal_data"),
         (
             {"encoder_prompt": TEXT, "decoder_prompt": {"prompt": "a", "encoder_inputs": {"marks": [1]}}},
-            "move them to encoder_prompt",
+            "holds encoder_inputs.*move it to encoder_prompt",
         ),
     ],
 )

@@ -33,13 +33,13 @@ def step_in_which_some_fail(sim: Simulation, rng: random.Random) -> None:
     """What EngineCore does: a failed group goes, those that share what its encoder did not write start anew."""
     outputs = begin_step(sim)
     failing = {group.request_id for group in outputs.groups if rng.random() < 0.3}
-    restarts = {group.request_id: group.num_restarts for group in outputs.groups}
     sim.encode(outputs, failing)
-    for group in outputs.encoding:
+    for group, *_ in outputs.encodes:
         if group.request_id in failing:
-            sim.scheduler.forget_encoded(group, sim.manager.get_cross_block_table(group))
-    for index, group in enumerate(outputs.groups):
-        if group.num_restarts != restarts[group.request_id]:
+            sim.scheduler.forget_encoded(group, sim.manager.cross_block_tables[group.request_id])
+    for index, each in enumerate(outputs.waiting):
+        group = each.group
+        if not each.waits:
             continue
         if group.request_id in failing:
             sim.scheduler.abort_seq_group(group.request_id)

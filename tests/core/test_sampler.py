@@ -39,7 +39,7 @@ ALL = VOCAB_SIZE  # as logprobs: every token's
 def new_sampler():
     """A sampler whose draws are collected at once."""
     sampler = Sampler(CPU)
-    return lambda logits, rows: Drawn([sampler(logits, rows)]).collect()
+    return lambda logits, rows: Drawn(sampler(logits, rows)).collect()
 
 
 @pytest.fixture

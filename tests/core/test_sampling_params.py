@@ -169,7 +169,7 @@ def test_values_at_the_edge_of_their_range_are_taken(name, value):
         ({"num_beams": 4, "num_return_sequences": 5}, "num_return_sequences=5 is over num_beams=4"),
         ({"num_beams": 1, "num_return_sequences": 2}, "n=2"),
         ({"num_beams": 4, "num_return_sequences": 3, "patience": 0.5}, "patience=0.5 ends .*num_beams=4 with 2 hypoth"),
-        ({"num_beams": 2, "stop": "."}, "stop strings do not go with num_beams=2"),
+        ({"num_beams": 2, "stop": "."}, "stop strings do not work with num_beams=2"),
         ({"num_beams": 2, "temperature": 0, "top_k": 4}, "top_k=4 has no meaning"),
         ({"stop": "a", "detokenize": False}, "leave detokenize True"),
     ],

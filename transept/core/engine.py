@@ -80,7 +80,7 @@ class Engine(Closable):
         self.spec, self.model_config, self.shape = described.spec, described.config, shape
         plain = described.weight_map.plain
         ignored_settings = IgnoredSettings(config.model, plain.generation_extras if plain else (), shape.vocab_size)
-        ignored_settings.tell(self.generation_config)
+        ignored_settings.warn(self.generation_config)
         limits = config.scheduler_config(shape.max_source_positions, shape.max_target_positions)
         self.executor = _executor(WorkerConfig(checkpoint.path, config, limits), described)
         capacity = self.executor.capacity
@@ -182,7 +182,7 @@ class Engine(Closable):
 
             def step() -> list[RequestOutput]:
                 self.core.step()
-                self.runner.tasks.hand_on()
+                self.runner.tasks.distribute()
                 return self.runner.tasks.take_bare()
 
             return self.runner.call(step)

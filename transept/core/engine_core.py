@@ -19,7 +19,7 @@ from transept.core.execution.executor import Executor
 from transept.core.outputs import RequestOutput
 from transept.core.request.inputs import PreparedRequest
 from transept.core.scheduling.beam_search import BeamSearch
-from transept.core.scheduling.in_flight import SchedulerOutputs, StepInFlight
+from transept.core.scheduling.in_flight import SchedulerOutputs
 from transept.core.scheduling.look_ahead import can_look_ahead, pending
 from transept.core.scheduling.scheduler import Scheduler
 from transept.core.scheduling.sequence import SampledToken, Sequence, SequenceStatus
@@ -39,7 +39,7 @@ SUSPENDABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
 class EngineCore:
-    """Runs requests step by step, and keeps their tokens and errors.
+    """Runs requests step by step, and records their tokens and errors.
 
     executor: computes steps. scheduler: decides them. stop_checker: ends sequences and updates their texts.
     """
@@ -49,7 +49,7 @@ class EngineCore:
         self.scheduler = scheduler
         self.stop_checker = stop_checker
         self._seq_ids, self._arrivals = count(), count()
-        self.in_flight: deque[StepInFlight] = deque()  # steps issued, whose tokens are not appended yet
+        self.in_flight: deque[SchedulerOutputs] = deque()  # steps issued, whose tokens are not appended yet
         self.took_part: deque[SequenceGroup] = deque()  # groups of past steps; the driver removes them
         self.statistics = StepStatistics()
 
@@ -143,18 +143,17 @@ class EngineCore:
                 self.scheduler.forget_encoded(each.group, each.part.cross_block_table)
         self.in_flight.clear()
 
-    def _issue(self, scheduled: SchedulerOutputs) -> None:
+    def _issue(self, step: SchedulerOutputs) -> None:
         """Issue a step to the executor."""
-        step = StepInFlight(scheduled)
         self.in_flight.append(step)
         try:
-            step.number = self.executor.issue(scheduled.step)
+            step.number = self.executor.issue(step.step)
             self.statistics.num_encoder_tokens += sum(
-                each.inputs.num_tokens for each in scheduled.step.encodes if each.num_layers is None
+                each.inputs.num_tokens for each in step.step.encodes if each.num_layers is None
             )
         except Exception as error:
             step.error = error
-            if scheduled.step.moves.swap_out:
+            if step.step.moves.swap_out:
                 self.scheduler.restart_swapped()
 
     def _fill_pipeline(self) -> None:
@@ -167,14 +166,14 @@ class EngineCore:
                 return
             self._issue(scheduled)
 
-    def _issue_ahead(self, step: StepInFlight) -> None:
+    def _issue_ahead(self, step: SchedulerOutputs) -> None:
         """Issue the step after the one in flight, if the scheduler can decide it without that one's tokens."""
         groups = step.groups
         if len(self.in_flight) == 1 and can_look_ahead(groups, self.scheduler):
             with pending(groups):
                 self._issue(self.scheduler.schedule())
 
-    def _collect(self, step: StepInFlight) -> StepOutput:
+    def _collect(self, step: SchedulerOutputs) -> StepOutput:
         """Wait for a step's output. If the executor fails, as when a worker dies, all requests of the step fail."""
         try:
             if step.error is not None:
@@ -187,7 +186,7 @@ class EngineCore:
                 failed_encodes={each.part.encode_id: error for each in step.encodes},
             )
 
-    def _computed_in_halves(self, step: StepInFlight) -> StepOutput:
+    def _computed_in_halves(self, step: SchedulerOutputs) -> StepOutput:
         """Bisect a failed step to isolate the failing requests. Returns the combined output of its parts.
 
         Collects all other steps first, so that no other is in flight. Requests of those steps restart if they read a
@@ -210,8 +209,10 @@ class EngineCore:
             if batch.is_empty:
                 continue
             part = self.executor.collect(self.executor.issue(batch))
-            if part.whole_step_failed:
-                batches += _halves(batch)
+            if part.whole_step_failed:  # one of its two lists is empty
+                first, second = len(batch.encodes) // 2, len(batch.decodes) // 2
+                batches.append(StepInput(batch.encodes[first:], batch.decodes[second:]))
+                batches.append(StepInput(batch.encodes[:first], batch.decodes[:second]))
                 continue
             output.sampled.update(part.sampled)
             output.probes.update(part.probes)
@@ -221,7 +222,7 @@ class EngineCore:
                 output = replace(output, interruption=part.interruption)
         return output
 
-    def _append_all(self, step: StepInFlight, output: StepOutput) -> None:
+    def _append_all(self, step: SchedulerOutputs, output: StepOutput) -> None:
         """Append every group's tokens of a step, or fail the group."""
         for each in step.encodes:
             if (error := output.failed_encodes.get(each.part.encode_id)) is not None:
@@ -261,7 +262,7 @@ class EngineCore:
         for index in range(1, len(tokens)):
             child = seq.fork(next(self._seq_ids), index)
             group.seqs.append(child)  # first, so that its blocks are freed after any exception
-            self.scheduler.fork_seq(seq, child)
+            self.scheduler.block_manager.fork(seq, child)
             owners.append(child)
         for owner, token in zip(owners, tokens, strict=True):
             owner.append_token(token)
@@ -274,22 +275,22 @@ class EngineCore:
         Dropped beams are freed first, so that the group never holds more blocks than it was admitted with.
         """
         params = group.sampling_params
-        going_on = search.advance(
+        continuations = search.advance(
             group.seqs, sampled, lambda token, num_tokens: self.stop_checker.end(token, num_tokens, params)
         )
-        kept = {continuation.parent.seq_id for continuation in going_on}
+        kept = {continuation.parent.seq_id for continuation in continuations}
         for seq in group.seqs:
             if seq.seq_id not in kept:
-                self.scheduler.free_seq(seq)
+                self.scheduler.block_manager.free(seq)
         beams: list[Sequence] = []
-        for continuation in going_on:
+        for continuation in continuations:
             beam = parent = continuation.parent
             if beam in beams:
                 beam = parent.fork(next(self._seq_ids), 0)
                 group.seqs.append(beam)
-                self.scheduler.fork_seq(parent, beam)
+                self.scheduler.block_manager.fork(parent, beam)
             beams.append(beam)
-        for beam, continuation in zip(beams, going_on, strict=True):
+        for beam, continuation in zip(beams, continuations, strict=True):
             beam.append_token(continuation.token)
         group.seqs = beams or search.hypotheses[: params.num_return_sequences]
         for seq in group.seqs:
@@ -311,25 +312,13 @@ def _forget_frames(error: BaseException | None) -> None:
     Users may keep errors for a long time. The traceback's functions and lines stay.
     """
     while error is not None:
-        for frame, _ in traceback.walk_tb(error.__traceback__):
-            _clear(frame)
+        for failed, _ in traceback.walk_tb(error.__traceback__):
+            frame: FrameType | None = failed
+            # Stop at callers that are suspended, since clearing a generator closes it, or running.
+            while frame is not None and not frame.f_code.co_flags & SUSPENDABLE:
+                try:
+                    frame.clear()
+                except RuntimeError:  # it is running
+                    break
+                frame = frame.f_back
         error = error.__cause__
-
-
-def _clear(frame: FrameType | None) -> None:
-    """Clear a frame and its callers, up to one that is running or suspended, since clearing a generator closes it."""
-    while frame is not None and not frame.f_code.co_flags & SUSPENDABLE:
-        try:
-            frame.clear()
-        except RuntimeError:  # it is running
-            return
-        frame = frame.f_back
-
-
-def _halves(batch: StepInput) -> list[StepInput]:
-    """Split a step that has only encodes, or only decodes, into its second and its first half."""
-    first, second = len(batch.encodes) // 2, len(batch.decodes) // 2
-    return [
-        StepInput(batch.encodes[first:], batch.decodes[second:]),
-        StepInput(batch.encodes[:first], batch.decodes[:second]),
-    ]

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from transept.core.execution.kv_cache import KVCache, block_bytes
 from transept.core.model_shape import ModelShape
+from transept.core.scheduling.step import BlockMoves
 
 SHAPE = ModelShape(
     num_decoder_layers=3,
@@ -61,7 +62,7 @@ def moved(sources: list[list[Tensor]], targets: list[list[Tensor]], pairs: list[
 @pytest.mark.parametrize("pairs", PAIRS.values(), ids=PAIRS)
 def test_swap_out_copies_just_these_blocks_to_the_host(cache: KVCache, pairs: list[tuple[int, int]]) -> None:
     device, host = blocks_of(cache.layers), blocks_of(cache.host_layers)
-    cache.swap_out(pairs)
+    cache.move(BlockMoves(swap_out=pairs))
     assert_blocks(cache.layers, device)
     assert_blocks(cache.host_layers, moved(device, host, pairs))
 
@@ -70,7 +71,7 @@ def test_swap_out_copies_just_these_blocks_to_the_host(cache: KVCache, pairs: li
 def test_swap_in_copies_just_these_blocks_to_the_device(cache: KVCache, pairs: list[tuple[int, int]]) -> None:
     pairs = [(host, device) for device, host in pairs]
     device, host = blocks_of(cache.layers), blocks_of(cache.host_layers)
-    cache.swap_in(pairs)
+    cache.move(BlockMoves(swap_in=pairs))
     assert_blocks(cache.host_layers, host)
     assert_blocks(cache.layers, moved(host, device, pairs))
 
@@ -82,32 +83,32 @@ def test_swap_in_copies_just_these_blocks_to_the_device(cache: KVCache, pairs: l
 )
 def test_copy_duplicates_just_these_blocks(cache: KVCache, pairs: list[tuple[int, int]]) -> None:
     device, host = blocks_of(cache.layers), blocks_of(cache.host_layers)
-    cache.copy(pairs)
+    cache.move(BlockMoves(copy=pairs))
     assert_blocks(cache.layers, moved(device, device, pairs))
     assert_blocks(cache.host_layers, host)
 
 
 def test_a_block_that_was_swapped_out_may_be_written_in_the_same_step(cache: KVCache) -> None:
     device, host = blocks_of(cache.layers), blocks_of(cache.host_layers)
-    cache.swap_out([(1, 0), (2, 3)])
-    cache.copy([(5, 1), (5, 2)])  # the blocks just freed are the copies' destinations
+    cache.move(BlockMoves(swap_out=[(1, 0), (2, 3)]))
+    cache.move(BlockMoves(copy=[(5, 1), (5, 2)]))  # the blocks just freed are the copies' destinations
     assert_blocks(cache.host_layers, moved(device, host, [(1, 0), (2, 3)]))
     assert_blocks(cache.layers, moved(device, device, [(5, 1), (5, 2)]))
 
 
 def test_a_block_that_was_swapped_in_may_be_copied_in_the_same_step(cache: KVCache) -> None:
     device, host = blocks_of(cache.layers), blocks_of(cache.host_layers)
-    cache.swap_in([(4, 2), (1, 6)])
-    cache.copy([(2, 7)])
+    cache.move(BlockMoves(swap_in=[(4, 2), (1, 6)]))
+    cache.move(BlockMoves(copy=[(2, 7)]))
     assert_blocks(cache.layers, moved(host, device, [(4, 2), (1, 6), (4, 7)]))
 
 
 def test_out_and_in_again_gives_back_what_was_there(cache: KVCache) -> None:
     device = blocks_of(cache.layers)
-    cache.swap_out([(1, 2), (6, 0)])
+    cache.move(BlockMoves(swap_out=[(1, 2), (6, 0)]))
     for layer in cache.layers:
         layer[:, [1, 6]] = float("nan")
-    cache.swap_in([(0, 3), (2, 1)])
+    cache.move(BlockMoves(swap_in=[(0, 3), (2, 1)]))
     expected = moved(device, device, [(6, 3)])
     for layer, blocks in zip(cache.layers, expected, strict=True):
         for block in (0, 1, 2, 3, 4, 5, 7):
@@ -130,14 +131,13 @@ def test_blocks_of_any_dtype_move(dtype: torch.dtype) -> None:
     for layer in cache.layers:
         layer.copy_(torch.randn(layer.shape))
     device = blocks_of([layer.float() for layer in cache.layers])
-    cache.swap_out([(1, 2), (2, 3)])
-    cache.copy([(5, 1)])
-    cache.swap_in([(2, 6)])
+    cache.move(BlockMoves(swap_out=[(1, 2), (2, 3)]))
+    cache.move(BlockMoves(copy=[(5, 1)]))
+    cache.move(BlockMoves(swap_in=[(2, 6)]))
     assert_blocks([layer.float() for layer in cache.layers], moved(device, device, [(5, 1), (1, 6)]))
 
 
 def test_a_host_without_blocks_is_left_alone() -> None:
     cache = KVCache(SHAPE, BLOCK_SIZE, 2, 0, torch.float32, CPU)
-    cache.swap_out([])
-    cache.swap_in([])
+    cache.move(BlockMoves())
     assert all(layer.shape[1] == 0 for layer in cache.host_layers)

@@ -246,7 +246,7 @@ def test_a_worker_that_stands_still_ends_every_request(rank: int, sizes: dict[st
     finished = run(engine)
     assert time.monotonic() - begin < WORST_SECONDS
     assert all(isinstance(output.error, EngineClosedError) for output in finished.values())
-    assert_refuses(engine, rf"rank {rank} of 2 \(process \d+\) has not been heard of for 6 s")
+    assert_refuses(engine, rf"rank {rank} of 2 \(process \d+\) has sent no heartbeat for 6 s")
     engine.close()
 
 
@@ -271,9 +271,9 @@ class Spins:
     ("processor", "options", "complaint"),
     [
         pytest.param(
-            *(Spins(), {"worker_timeout": 2}, r"has computed for 2 s \(worker_timeout\) without getting on"), marks=SLOW
+            *(Spins(), {"worker_timeout": 2}, r"has computed for 2 s \(worker_timeout\) without progress"), marks=SLOW
         ),
-        pytest.param(Spins(), {}, r"has computed for 8 s \(worker_timeout\) without getting on", marks=SLOW),
+        pytest.param(Spins(), {}, r"has computed for 8 s \(worker_timeout\) without progress", marks=SLOW),
         (Sleeps(), {}, r"has a step to compute, and has not computed for 7 s"),
         pytest.param(
             Sleeps(), STAGES, r"rank 1 of 2 .* has a step to compute, and has not computed for 7 s", marks=SLOW

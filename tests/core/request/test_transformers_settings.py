@@ -13,7 +13,7 @@ from transformers import GenerationConfig, WatermarkingConfig
 from transept import Engine, SamplingParams
 from transept.authoring import PlainConfig
 from transept.core.request.generation_defaults import complete
-from transept.core.request.ignored_settings import FOLLOWED, UNSUPPORTED, WITHOUT_EFFECT, IgnoredSettings
+from transept.core.request.ignored_settings import SUPPORTED, UNSUPPORTED, WITHOUT_EFFECT, IgnoredSettings
 
 DEFAULTS = GenerationConfig._get_default_generation_params()
 WAYS: dict[str, dict[str, Any]] = {"greedy": {}, "samples": {"do_sample": True}, "beams": {"num_beams": 4}}
@@ -40,7 +40,7 @@ def test_the_defaults_that_are_left_out_change_nothing() -> None:
 
 def test_every_key_of_transformers_is_followed_or_named_or_without_effect() -> None:
     keys = {name for name in vars(GenerationConfig()) if not name.startswith("_")}
-    tables = (FOLLOWED, WITHOUT_EFFECT, frozenset(UNSUPPORTED))
+    tables = (SUPPORTED, WITHOUT_EFFECT, frozenset(UNSUPPORTED))
     assert keys <= frozenset().union(*tables)
     assert sum(map(len, tables)) == len(frozenset().union(*tables))  # each key has one place
 
@@ -74,7 +74,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_what_is_not_followed_is_named(
     settings: dict[str, Any], expected: str, make: type, caplog: pytest.LogCaptureFixture
 ) -> None:
-    IgnoredSettings("model").tell(make(**settings))
+    IgnoredSettings("model").warn(make(**settings))
     assert told(caplog) == [expected]
 
 
@@ -89,21 +89,21 @@ def test_what_is_not_followed_is_named(
     ],
 )
 def test_what_is_followed_is_not_named(settings: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
-    IgnoredSettings("model").tell(GenerationConfig(**settings))
-    IgnoredSettings("model").tell(GenerationConfig.from_dict({**settings, "no_timestamps_token_id": None}))
+    IgnoredSettings("model").warn(GenerationConfig(**settings))
+    IgnoredSettings("model").warn(GenerationConfig.from_dict({**settings, "no_timestamps_token_id": None}))
     assert told(caplog) == []
 
 
 def test_suppressed_tokens_outside_of_the_vocabulary_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
     ignored = IgnoredSettings("model", vocab_size=500)
     for _ in range(2):
-        ignored.tell(PlainConfig(suppress_tokens=[1, 499, 500], begin_suppress_tokens=[-1]))
+        ignored.warn(PlainConfig(suppress_tokens=[1, 499, 500], begin_suppress_tokens=[-1]))
     end = "(this model's token ids end at 499)"
     assert told(caplog) == [f"suppress_tokens=[500] {end}, begin_suppress_tokens=[-1] {end}"]
 
 
 def test_a_family_s_own_settings_are_not_named(caplog: pytest.LogCaptureFixture) -> None:
-    IgnoredSettings("model", ("is_multilingual",)).tell(PlainConfig(is_multilingual=True, other=1))
+    IgnoredSettings("model", ("is_multilingual",)).warn(PlainConfig(is_multilingual=True, other=1))
     assert told(caplog) == ["other=1"]
 
 

@@ -29,8 +29,7 @@ from transept.core.scheduling.step import BlockTable
 
 logger = logging.getLogger(__name__)
 
-
-MOST_RECORDINGS = 64  # each holds memory of the GPU: see `memory_profile`
+MOST_RECORDINGS = 64  # each takes GPU memory: see `memory_profile`
 MOST_FILLING = 2  # maximum ratio of a larger recording's rows to the step's
 
 Shape: TypeAlias = tuple[int, int, int]  # rows, blocks of the longest sequence, blocks of the longest encoder input
@@ -45,12 +44,10 @@ class DecodeGraphs:
     def __init__(
         self, model: ForConditionalGeneration, cache: KVCache, block_size: int, recorder: Recorder | None = None
     ) -> None:
-        self.model = model
-        self.cache = cache
-        self.block_size = block_size
+        self.model, self.cache, self.block_size = model, cache, block_size
         self.failed_shapes: set[Shape] = set()  # not tried again
         self._recordings: dict[Shape, _Recording] = {}
-        self._logits = _SharedLogits()
+        self.logits = _SharedLogits()
         self.recorder = recorder or Recorder(cache.layers[0].device)
 
     def __call__(self, rows: DecodeRows, last: Drawn | None) -> Tensor | None:
@@ -59,21 +56,16 @@ class DecodeGraphs:
         rows: each is a separate span. last: the draws of the previous step, if tokens are pending. The caller launches
         a step that no recording serves. A shape that cannot be recorded is logged once.
         """
-        recording = self._serving(
-            (
-                num_rows_recorded(len(rows.token_ids)),
-                power_of_two(max(map(len, rows.block_tables))),
-                power_of_two(max(map(len, rows.cross_block_tables))),
-            )
+        blocks, cross_blocks = (
+            power_of_two(max(map(len, each))) for each in (rows.block_tables, rows.cross_block_tables)
         )
+        recording = self._serving((num_rows_recorded(len(rows.token_ids)), blocks, cross_blocks))
         return None if recording is None else recording(rows, last)
 
     def record(self, shape: Shape) -> None:
         """Record a shape. Logs a failure, and does not try that shape again."""
         try:
-            self._recordings[shape] = _Recording(
-                self.model, self.cache, self.block_size, self.recorder, self._logits, *shape
-            )
+            self._recordings[shape] = _Recording(self, shape)
         except Exception as error:  # of a plugin's decode, or of CUDA's capture
             logger.warning(
                 "%s decodes %d rows of %d blocks without CUDA graphs, kernels launched one by one: %s: %s",
@@ -116,43 +108,30 @@ class _SharedLogits:
 class _Recording:
     """A step of one shape."""
 
-    def __init__(
-        self,
-        model: ForConditionalGeneration,
-        cache: KVCache,
-        block_size: int,
-        record: Recorder,
-        shared: _SharedLogits,
-        num_rows: int,
-        num_blocks: int,
-        num_cross_blocks: int,
-    ) -> None:
-        device = cache.layers[0].device
-        self.shape = (num_rows, num_blocks, num_cross_blocks)
-        self.spare_block = cache.spare_block
-        self.block_size = block_size
-        self.sizes = [num_rows] * 5 + [num_rows * num_blocks, num_rows * num_cross_blocks]
-        self.host = np.zeros(sum(self.sizes), np.int32)
-        self.numbers = torch.zeros(sum(self.sizes), dtype=torch.int32, device=device)
-        token_ids, positions, slots, lengths, cross_lengths, *both = np.split(self.host, np.cumsum(self.sizes)[:-1])
-        self.columns = token_ids, positions, slots, lengths, cross_lengths
-        self.tables, self.cross_tables = (part.reshape(num_rows, -1) for part in both)
+    def __init__(self, graphs: DecodeGraphs, shape: Shape) -> None:
+        model, cache, logits, num_rows = graphs.model, graphs.cache, graphs.logits, shape[0]
+        self.block_size, self.spare_block = graphs.block_size, cache.spare_block
+        sizes = [num_rows] * 5 + [num_rows * num_blocks for num_blocks in shape[1:]]
+        self.host = np.zeros(sum(sizes), np.int32)
+        self.numbers = torch.zeros(sum(sizes), dtype=torch.int32, device=cache.layers[0].device)
+        *self.columns, tables, cross_tables = np.split(self.host, np.cumsum(sizes)[:-1])
+        self.tables, self.cross_tables = tables.reshape(num_rows, -1), cross_tables.reshape(num_rows, -1)
         self.written: list[BlockTable | None] = [None] * num_rows  # the table that is in each row of cross_tables
-        token_ids, positions, slots, lengths, cross_lengths, tables, cross_tables = self.numbers.split(self.sizes)
-        metadata = AttentionMetadata.recorded(block_size, num_rows, model.shape(model.config).window)
+        token_ids, positions, slots, lengths, cross_lengths, *both = self.numbers.split(sizes)
+        blocks, cross_blocks = (part.view(num_rows, -1) for part in both)
+        metadata = AttentionMetadata.recorded(self.block_size, num_rows, model.shape(model.config).window)
         model.context.attention_backend.plan_decode(
-            metadata,
-            DecodeTables(lengths, tables.view(num_rows, -1), cross_lengths, cross_tables.view(num_rows, -1)),
+            metadata, DecodeTables(lengths, blocks, cross_lengths, cross_blocks)
         )
 
         def step() -> Tensor:
             metadata.slot_mapping = slots.long()
             hidden = model.decode(token_ids.long(), positions.long(), cache.layers, metadata)
-            return shared.keep(model.compute_logits(hidden))
+            return logits.keep(model.compute_logits(hidden))
 
         self._write(DecodeRows())
-        self.step = step  # keeps the plan's tensors alive: a CUDA graph reads them, but does not own them
-        self.replay = record(step)
+        self.step = step  # holds the plan's tensors, which a CUDA graph reads but does not own
+        self.replay = graphs.recorder(step)
 
     def __call__(self, rows: DecodeRows, last: Drawn | None) -> Tensor:
         """See DecodeGraphs."""
@@ -166,10 +145,8 @@ class _Recording:
         token_ids, positions, slots, lengths, cross_lengths = self.columns
         token_ids[used:], positions[used:], lengths[used:], cross_lengths[used:] = 0, 0, 1, 1
         slots[used:] = self.spare_block * self.block_size
-        token_ids[:used], positions[:used], slots[:used], lengths[:used] = (
-            *(rows.token_ids, rows.positions),
-            *(rows.slots, rows.lengths),
-        )
+        token_ids[:used], positions[:used] = rows.token_ids, rows.positions
+        slots[:used], lengths[:used] = rows.slots, rows.lengths
         for index, table in enumerate(rows.block_tables):
             self.tables[index, : len(table)] = table
         requests = zip(pairwise(rows.request_starts), rows.cross_lengths, rows.cross_block_tables, strict=True)

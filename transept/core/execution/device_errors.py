@@ -13,7 +13,7 @@ import torch
 
 from transept.errors import EngineDeadError, message_of
 
-# Messages of CUDA, ROCm, Triton and NCCL begin so. A plugin's message may contain a user's text, but not at its start.
+# Prefixes of messages of CUDA, ROCm, Triton and NCCL. A plugin's message does not start with a user's text.
 DEVICE_ERRORS = (
     "CUDA error",
     "CUDA driver error",
@@ -23,7 +23,7 @@ DEVICE_ERRORS = (
     "NCCL Error",
     "cuDNN error",
 )
-# What cudaGetErrorString says of sticky errors (CUDA runtime API, cudaError_t: "must be terminated and relaunched").
+# cudaGetErrorString of sticky errors (CUDA runtime API, cudaError_t: "must be terminated and relaunched").
 STICKY = (
     "illegal memory access",
     "device-side assert triggered",
@@ -57,7 +57,9 @@ def is_fatal(error: BaseException | None, device: torch.device) -> bool:
             return True
         if isinstance(error, RuntimeError) and not isinstance(error, torch.OutOfMemoryError):
             message = message_of(error)
-            if message.startswith(DEVICE_ERRORS) and (_names_sticky(message) or _refuses(device)):
+            first_line = message.partition("\n")[0]  # advice follows, such as to compile with device-side assertions
+            sticky = any(words in first_line for words in STICKY)
+            if message.startswith(DEVICE_ERRORS) and (sticky or _refuses(device)):
                 return True
         error = error.__cause__
     return False
@@ -77,11 +79,6 @@ def fatal_errors_end_the_engine(device: torch.device) -> Iterator[None]:
             f"the device {device} has failed, and the engine has stopped ({_reason(error)}). Make another engine in a "
             f"new process: this one can no longer use the device"
         ) from error
-
-
-def _names_sticky(message: str) -> bool:
-    first_line = message.partition("\n")[0]  # advice follows, such as to compile with device-side assertions
-    return any(words in first_line for words in STICKY)
 
 
 def _refuses(device: torch.device) -> bool:

@@ -33,24 +33,27 @@ MOST_PASSES, MOST_SHAPES_SEEN = 32, 4096
 BEYOND = 1 << 30  # first query of an unused tile: beyond the end of any sequence
 
 PassShape = tuple[object, ...]
-Layers = list[tuple[MakesKeysAndValues, Tensor]]  # each with its cache
 
 
 class EncoderGraphs:
     """CUDA graphs of encoder passes, by shape. A shape is recorded when it occurs for the second time.
 
     layers: each decoder layer's cross-attention and cache. features_of: inputs of one kind -> keyword -> each input's
-    features, on the device. The model's attention backend must have `replays_encoders`.
+    features, on the device. spare_slot: the last slot of the cache, which is in its spare block. The model's attention
+    backend must have `replays_encoders`.
     """
 
     def __init__(
         self,
         model: ForConditionalGeneration,
-        layers: Layers,
+        layers: list[tuple[MakesKeysAndValues, Tensor]],
         recorder: Recorder,
         features_of: Callable[[Sequence[EncoderInputs]], dict[str, list[Tensor]]],
     ) -> None:
-        self.model, self.layers, self._recorder, self._features_of = model, layers, recorder, features_of
+        self.model, self.features_of = model, features_of
+        self._layers, self._recorder = layers, recorder
+        cache = layers[0][1]
+        self.device, self.spare_slot = cache.device, cache.shape[1] * cache.shape[2] - 1
         self._seen: Counter[PassShape] = Counter()
         self._recordings: dict[PassShape, _Features | _Texts | None] = {}  # None: it cannot be recorded
 
@@ -74,11 +77,9 @@ class EncoderGraphs:
 
     def record(self, inputs: list[EncoderInputs]) -> _Features | _Texts | None:
         """Record a pass over inputs. Returns the recording; None if such inputs cannot be recorded."""
-        shape = self._shape(inputs)
-        if shape is None:
-            return None
-        recording = self._recordings[shape] = self._record(inputs)
-        return recording
+        if (shape := self._shape(inputs)) is not None:
+            self._recordings[shape] = self._record(inputs)
+        return None if shape is None else self._recordings[shape]
 
     def _shape(self, inputs: list[EncoderInputs]) -> PassShape | None:
         """Return the shape by which recordings are found; None if such inputs cannot be recorded."""
@@ -95,43 +96,50 @@ class EncoderGraphs:
         return (num_tokens_recorded(total),) if len(inputs) <= MOST_TEXTS and total <= MOST_TEXT_TOKENS else None
 
     def _record(self, inputs: list[EncoderInputs]) -> _Features | _Texts | None:
+        num_tokens = sum(given.num_tokens for given in inputs)
         try:
-            if inputs[0].features:
-                return _Features(self.model, self.layers, self._recorder, inputs, self._features_of)
-            num_tokens = num_tokens_recorded(sum(given.num_tokens for given in inputs))
-            return _Texts(self.model, self.layers, self._recorder, num_tokens)
+            return _Features(self, inputs) if inputs[0].features else _Texts(self, num_tokens_recorded(num_tokens))
         except Exception as error:  # of a plugin's encode, or of CUDA's capture
             logger.warning(
                 "%s encodes %d tokens without CUDA graphs, kernels launched one by one: %s: %s",
-                *(type(self.model).__name__, sum(given.num_tokens for given in inputs), type(error).__name__, error),
+                *(type(self.model).__name__, num_tokens, type(error).__name__, error),
             )
             return None
+
+    def record_pass(self, encode: Callable[[], Tensor], slots: Tensor) -> tuple[Callable[[], Tensor], ...]:
+        """Record `encode` and the write of each layer's keys and values. slots: for each row of the encoder's output.
+
+        Returns the replay, and the recorded step, which holds tensors that a CUDA graph reads but does not own. The
+        step returns the slots, because its result stays allocated, and the encoder's output is not read.
+        """
+        layers, backend = self._layers, self.model.context.attention_backend
+
+        def step() -> Tensor:
+            hidden = encode()
+            if hidden.dim() != 2 or len(hidden) != len(slots):
+                raise ValueError(f"encode returned {[*hidden.shape]} for {len(slots)} tokens")
+            rows = slots.long()
+            for attention, kv_cache in layers:
+                backend.write(*attention.keys_and_values(hidden), kv_cache, rows)
+            return slots
+
+        return self._recorder(step), step
 
 
 class _Features:
     """A recording for inputs whose features have the same shapes as these."""
 
-    def __init__(
-        self,
-        model: ForConditionalGeneration,
-        layers: Layers,
-        record: Recorder,
-        inputs: list[EncoderInputs],
-        features_of: Callable[[Sequence[EncoderInputs]], dict[str, list[Tensor]]],
-    ) -> None:
-        self.features_of = features_of
-        self.features = {name: torch.stack(given) for name, given in features_of(inputs).items()}
+    def __init__(self, graphs: EncoderGraphs, inputs: list[EncoderInputs]) -> None:
+        model, self.features_of = graphs.model, graphs.features_of
+        self.features = features = {name: torch.stack(given) for name, given in self.features_of(inputs).items()}
         metadata = AttentionMetadata.for_encoder([given.num_tokens for given in inputs])
         model.context.attention_backend.plan(metadata)
-        self.slots = torch.full((metadata.encoder_start_loc[-1],), _spare_slot(layers), device=_device(layers))
+        self.slots = torch.full((metadata.encoder_start_loc[-1],), graphs.spare_slot, device=graphs.device)
 
         def encode() -> Tensor:
-            return model.encode(
-                None, None, metadata, **{name: [*each.unbind()] for name, each in self.features.items()}
-            )
+            return model.encode(None, None, metadata, **{name: [*each.unbind()] for name, each in features.items()})
 
-        self.step = _encode_and_write(model, layers, encode, self.slots)  # kept: a graph holds no memory
-        self.replay = record(self.step)
+        self.replay, self.step = graphs.record_pass(encode, self.slots)
 
     def __call__(self, inputs: list[EncoderInputs], slots: list[np.ndarray]) -> None:
         """See EncoderGraphs."""
@@ -143,35 +151,20 @@ class _Features:
 
 
 class _Texts:
-    """A recording for texts of up to `num_tokens` tokens in all, padded by one extra sequence."""
+    """A recording for texts with at most `num_tokens` tokens in total, padded by one extra sequence."""
 
-    def __init__(
-        self,
-        model: ForConditionalGeneration,
-        layers: Layers,
-        record: Recorder,
-        num_tokens: int,
-    ) -> None:
-        backend, self.num_tokens, self.spare_slot = (
-            model.context.attention_backend,
-            num_tokens,
-            _spare_slot(layers),
-        )
+    def __init__(self, graphs: EncoderGraphs, num_tokens: int) -> None:
+        model, self.num_tokens, self.spare_slot = graphs.model, num_tokens, graphs.spare_slot
         num_tiles = num_tokens // QUERIES + MOST_TEXTS + 1  # the maximum for any lengths of the texts
         sizes = [num_tokens, num_tokens, num_tokens, MOST_TEXTS + 2, MOST_TEXTS + 1, 2 * num_tiles]
         self.host = np.zeros(sum(sizes), np.int32)
-        self.numbers = torch.zeros(sum(sizes), dtype=torch.int32, device=_device(layers))
+        self.numbers = torch.zeros(sum(sizes), dtype=torch.int32, device=graphs.device)
         self.columns = np.split(self.host, np.cumsum(sizes)[:-1])
         ids, positions, slots, starts, lengths, tiles = self.numbers.split(sizes)
         metadata = AttentionMetadata.recorded(1, num_tokens)
-        backend.plan_encode(metadata, EncodeTables(starts, lengths, tiles.view(-1, 2)))
+        model.context.attention_backend.plan_encode(metadata, EncodeTables(starts, lengths, tiles.view(-1, 2)))
         self._write([], [])
-
-        def encode() -> Tensor:
-            return model.encode(ids.long(), positions.long(), metadata)
-
-        self.step = _encode_and_write(model, layers, encode, slots)  # kept: a graph holds no memory
-        self.replay = record(self.step)
+        self.replay, self.step = graphs.record_pass(lambda: model.encode(ids.long(), positions.long(), metadata), slots)
 
     def __call__(self, inputs: list[EncoderInputs], slots: list[np.ndarray]) -> None:
         """See EncoderGraphs."""
@@ -207,37 +200,3 @@ def num_tokens_recorded(count: int) -> int:
     """Return the number of tokens to which `count` tokens are padded: less than an eighth more, or at most 63 more."""
     step = max(QUERIES, (1 << (count - 1).bit_length()) // 16)
     return -(-count // step) * step
-
-
-def _encode_and_write(
-    model: ForConditionalGeneration,
-    layers: Layers,
-    encode: Callable[[], Tensor],
-    slots: Tensor,
-) -> Callable[[], Tensor]:
-    """Return the function to record. slots: the cache slot for each row of the encoder's output.
-
-    The function returns the slots, because a recording keeps its result alive and nothing reads the encoder's output.
-    """
-    backend = model.context.attention_backend
-
-    def step() -> Tensor:
-        hidden = encode()
-        if hidden.dim() != 2 or len(hidden) != len(slots):
-            raise ValueError(f"encode returned {[*hidden.shape]} for {len(slots)} tokens")
-        rows = slots.long()
-        for attention, kv_cache in layers:
-            backend.write(*attention.keys_and_values(hidden), kv_cache, rows)
-        return slots
-
-    return step
-
-
-def _spare_slot(layers: Layers) -> int:
-    """Return the last slot of the cache, which is in its spare block."""
-    _, num_blocks, block_size, *_ = layers[0][1].shape
-    return num_blocks * block_size - 1
-
-
-def _device(layers: Layers) -> torch.device:
-    return layers[0][1].device

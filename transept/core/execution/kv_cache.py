@@ -1,4 +1,4 @@
-"""The paged cache's memory: one pool of blocks a device, and the copies between blocks."""
+"""KVCache: the memory of the paged cache on the device and on the host, and copies between blocks."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from torch import Tensor
 from transept.core.kernels.huge_pages import empty_in_huge_pages
 from transept.core.kernels.transfer import upload
 from transept.core.model_shape import ModelShape
+from transept.core.scheduling.step import BlockMoves
 
-SMALLEST_ROW = 512  # bytes of a token; below it, a short sequence would use little of a large page
+SMALLEST_ROW = 512  # bytes of a token; with smaller rows, a short sequence would use little of a huge page
 
 
 def block_bytes(shape: ModelShape, block_size: int, dtype: torch.dtype) -> int:
@@ -58,23 +59,15 @@ class KVCache:
         ]
         self._stream = torch.cuda.Stream(device) if on_gpu else None
 
-    def swap_out(self, pairs: list[tuple[int, int]]) -> None:
-        """Copy device blocks to host blocks; pairs of (device block, host block)."""
-        if pairs:
-            with self._own_stream():
-                _swap(self.layers, self.host_layers, pairs)
-
-    def swap_in(self, pairs: list[tuple[int, int]]) -> None:
-        """Copy host blocks to device blocks; pairs of (host block, device block)."""
-        if pairs:
-            with self._own_stream():
-                _swap(self.host_layers, self.layers, pairs)
-
-    def copy(self, pairs: list[tuple[int, int]]) -> None:
-        """Copy device blocks to device blocks, before a forked sequence writes into its own."""
-        if pairs:
-            with self._own_stream():
-                sources, targets = upload(pairs, self.layers[0].device).T
+    def move(self, moves: BlockMoves) -> None:
+        """Swap blocks out, swap blocks in, then copy blocks on the device."""
+        if not moves:
+            return
+        with self._own_stream():
+            _swap(self.layers, self.host_layers, moves.swap_out)
+            _swap(self.host_layers, self.layers, moves.swap_in)
+            if moves.copy:
+                sources, targets = upload(moves.copy, self.layers[0].device).T
                 for layer in self.layers:
                     numbers = layer.view(torch.uint8) if layer.dtype.itemsize == 1 else layer
                     numbers[:, targets] = numbers[:, sources]
@@ -86,7 +79,7 @@ class KVCache:
 
     @contextmanager
     def _own_stream(self) -> Iterator[None]:
-        """Queue moves on the separate stream: after kernels launched so far, concurrently with later ones."""
+        """Copy blocks on the separate stream: after the kernels launched so far, concurrently with later ones."""
         if self._stream is None:
             yield
             return
@@ -108,7 +101,6 @@ def _runs(pairs: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
     start = 0
     for index in range(1, len(pairs) + 1):
         offset = index - start
-        goes_on = index < len(pairs) and pairs[index] == (pairs[start][0] + offset, pairs[start][1] + offset)
-        if not goes_on:
+        if index == len(pairs) or pairs[index] != (pairs[start][0] + offset, pairs[start][1] + offset):
             yield *pairs[start], offset
             start = index

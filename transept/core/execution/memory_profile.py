@@ -28,7 +28,7 @@ UNBOUNDED_SOURCE = 1024  # tokens of an input or of an output, assumed if the mo
 
 
 def cache_bytes(runner: ModelRunner, step: StepInput, utilization: float) -> int:
-    """Return the bytes for the cache: `utilization` times the GPU's memory, less everything else in it.
+    """Return the bytes for the cache: `utilization` times the GPU's memory, minus everything else in it.
 
     Subtracted are other programs, weights, activations, and CUDA graphs if the runner records steps. Afterwards the
     runner records no more.
@@ -77,9 +77,9 @@ def graph_bytes(runner: ModelRunner, step: StepInput) -> int:
     kept: list[object] = []
     total = 0
     if encoder is not None:
-        inputs = _recorded_inputs([each.inputs for each in step.encodes])
+        inputs, half = _recorded_inputs([each.inputs for each in step.encodes])
         first = _growth(runner, lambda: kept.append(encoder.record(inputs)))
-        another = _growth(runner, lambda: kept.append(encoder.record(_half(inputs))))
+        another = _growth(runner, lambda: kept.append(encoder.record(half)))
         total += first + (encoder_graphs.most_passes(inputs[0]) - 1) * another
     if decoder is not None:
         num_rows = num_rows_recorded(most_rows(len(step.decodes)))
@@ -103,22 +103,13 @@ def _growth(runner: ModelRunner, record: Callable[[], object]) -> int:
     return max(0, free - torch.cuda.mem_get_info(runner.device)[0])
 
 
-def _recorded_inputs(inputs: list[EncoderInputs]) -> list[EncoderInputs]:
-    """Return the largest inputs that one graph encodes."""
+def _recorded_inputs(inputs: list[EncoderInputs]) -> tuple[list[EncoderInputs], list[EncoderInputs]]:
+    """Return the largest inputs that one graph encodes, and half of these inputs, or of their tokens, rounded up."""
     if inputs[0].features:
-        return inputs[:MOST_INPUTS]
-    return [_text(min(MOST_TEXT_TOKENS, sum(each.num_tokens for each in inputs)))]
-
-
-def _half(inputs: list[EncoderInputs]) -> list[EncoderInputs]:
-    """Return half of the inputs or tokens, rounded up."""
-    if inputs[0].features:
-        return inputs[: -(-len(inputs) // 2)]
-    return [_text(-(-inputs[0].num_tokens // 2))]
-
-
-def _text(num_tokens: int) -> EncoderInputs:
-    return EncoderInputs(None, [0] * num_tokens, num_tokens)
+        return inputs[:MOST_INPUTS], inputs[: -(-min(len(inputs), MOST_INPUTS) // 2)]
+    num_tokens = min(MOST_TEXT_TOKENS, sum(each.num_tokens for each in inputs))
+    whole, half = (EncoderInputs(None, [0] * count, count) for count in (num_tokens, -(-num_tokens // 2)))
+    return [whole], [half]
 
 
 def largest_step(

@@ -6,21 +6,22 @@ may be issued before the previous one is collected, it is bisected if it fails, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 
 from transept.core.execution.checked_model import CheckedModel
-from transept.core.execution.decoder_runner import Decoded, DecoderRunner
+from transept.core.execution.decoder_runner import DecoderRunner
 from transept.core.execution.device_errors import fatal_errors_end_the_engine, is_fatal
 from transept.core.execution.encoder_runner import EncoderRunner
 from transept.core.execution.isolation import Isolation, interruption_of
 from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.prompt_probes import PromptProbes
 from transept.core.execution.recorder import Recorder
-from transept.core.execution.sampler import Choices, Drawn, Sampler, SamplingRow
+from transept.core.execution.sampler import Chosen, Drawn, Sampler, SamplingRow
 from transept.core.execution.sliced_encodes import SlicedEncodes
 from transept.core.kernels.dispatch import share_num_threads
 from transept.core.layers.projected_attention import MakesKeysAndValues
@@ -34,34 +35,24 @@ from transept.registry.spec import ModelSpec
 class IssuedStep:
     """A step that was issued to the device, which may still be computing it.
 
-    failures, failed_encodes, interruption, whole_step_failed: see StepOutput.
+    failed: the step's output, so far only with its failures.
     """
 
-    def __init__(
-        self,
-        parts: Sequence[Part] = (),
-        failures: Mapping[str, Exception] | None = None,
-        failed_encodes: Mapping[int, Exception] | None = None,
-        interruption: BaseException | None = None,
-        whole_step_failed: bool = False,
-    ) -> None:
-        self.drawn = Drawn([part.choices for part in parts])
-        self.probes = [part.probes for part in parts if part.probes is not None]
-        self.failures, self.failed_encodes = dict(failures or {}), dict(failed_encodes or {})
-        self.interruption = interruption
-        self.whole_step_failed = whole_step_failed
+    def __init__(self, parts: Sequence[Part] = (), failed: StepOutput | None = None) -> None:
+        self.drawn = Drawn([each for part in parts for each in part.chosen])
+        self._probes = [part.probes for part in parts if part.probes is not None]
+        self._failed = failed or StepOutput()
 
     def collect(self) -> StepOutput:
         """Wait for the device. Returns the step's output."""
-        probes = {request_id: result for each in self.probes for request_id, result in each.collect().items()}
-        failures = self.failures, self.failed_encodes
-        return StepOutput(self.drawn.collect(), probes, *failures, self.interruption, self.whole_step_failed)
+        probes = {request_id: result for each in self._probes for request_id, result in each.collect().items()}
+        return replace(self._failed, sampled=self.drawn.collect(), probes=probes)
 
 
 class Part(NamedTuple):
     """The results, on the device, of requests that were computed together. probes: None without a recorded probe."""
 
-    choices: Choices
+    chosen: list[Chosen]
     probes: PromptProbes | None
 
 
@@ -118,9 +109,7 @@ class ModelRunner:
         failed.
         """
         with fatal_errors_end_the_engine(self.device), on_device(self.device):
-            self.cache.swap_out(step.moves.swap_out)
-            self.cache.swap_in(step.moves.swap_in)
-            self.cache.copy(step.moves.copy)
+            self.cache.move(step.moves)
             if self.device.type == "cpu":
                 share_num_threads()
             if self.stage.count > 1:
@@ -140,24 +129,28 @@ class ModelRunner:
                         decoded = self._decode(groups, last)
                     parts += decoded
             failures = {group.request_id: error for group, error in decodes.failed}
-            return IssuedStep(parts, failures, failed_encodes, decodes.interruption or encodes.interruption)
+            interruption = decodes.interruption or encodes.interruption
+            failed = StepOutput(failures=failures, failed_encodes=failed_encodes, interruption=interruption)
+            return IssuedStep(parts, failed)
 
     def _issue_at_stage(self, step: StepInput) -> IssuedStep:
         """Issue a stage's part of a step. If it raises, send the error to the stages that wait for this one."""
         try:
             with self._all_ranks_or_none():
-                parts = self._compute(step)
-            return IssuedStep(parts)
+                return IssuedStep(self._compute(step))
         except ExchangeError:
             raise
         except Exception as error:
             if is_fatal(error, self.device):
                 raise
             self.stage.fail(error, encodes=bool(step.encodes))
-            failures = {group.request_id: error for group in step.decodes}
-            failed_encodes = {encode.encode_id: error for encode in step.encodes}
-            several = len(failures) + len(failed_encodes) > 1
-            return IssuedStep((), failures, failed_encodes, interruption_of(error), whole_step_failed=several)
+            failed = StepOutput(
+                failures={group.request_id: error for group in step.decodes},
+                failed_encodes={encode.encode_id: error for encode in step.encodes},
+                interruption=interruption_of(error),
+                whole_step_failed=len(step.decodes) + len(step.encodes) > 1,
+            )
+            return IssuedStep((), failed)
 
     @torch.inference_mode()
     def compute(self, step: StepInput) -> IssuedStep:
@@ -198,18 +191,14 @@ class ModelRunner:
         """Decode requests and draw their tokens."""
         parts: list[Part] = []
         drawn = None if last is None else last.drawn
-        replayed = self.decoder.replay(groups, drawn)
-        if replayed is not None:
-            parts.append(self._draw(replayed))  # before the next computation changes the logits
-            chosen = {group.request_id for group in replayed.groups}
-            groups = [group for group in groups if group.request_id not in chosen]
-        launched = self.decoder.launch(groups, drawn) if groups else None
-        if launched is not None:
-            parts.append(self._draw(launched))
+        for decode in (self.decoder.replay, self.decoder.launch):
+            decoded = decode(groups, drawn) if groups else None
+            if decoded is not None:  # draw now: the next computation may overwrite the logits
+                rows = _sampling_rows(decoded.groups)
+                parts.append(Part(self.sampler(decoded.logits, rows), decoded.probes))
+                computed = {group.request_id for group in decoded.groups}
+                groups = [group for group in groups if group.request_id not in computed]
         return parts
-
-    def _draw(self, decoded: Decoded) -> Part:
-        return Part(self.sampler(decoded.logits, _sampling_rows(decoded.groups)), decoded.probes)
 
 
 def on_device(device: torch.device) -> AbstractContextManager[Any]:

@@ -120,9 +120,8 @@ class _Workers:
                 self._wait()
             self._check()
         numbers = zip(*(worker.ready or () for worker in self._workers), strict=True)
-        num_device_blocks, num_host_blocks, num_encoder_layers = map(min, numbers)
-        num_stages = config.config.pipeline_parallel_size
-        return Capacity(num_device_blocks, num_host_blocks, True, num_stages, num_encoder_layers)
+        num_device_blocks, num_host_blocks, num_layers = map(min, numbers)
+        return Capacity(num_device_blocks, num_host_blocks, True, config.config.pipeline_parallel_size, num_layers)
 
     def check(self) -> None:
         """Raise the reason if the workers have stopped, and ForkedProcessError in a fork of the engine's process."""
@@ -226,7 +225,7 @@ class _Workers:
         else:
             with self._changed:
                 if kind == "ready":
-                    worker.ready = content[0], content[1], content[2]
+                    worker.ready = content
                 else:
                     self._outputs[content[0]] = content[1:]
                 self._changed.notify_all()

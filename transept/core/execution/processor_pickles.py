@@ -16,8 +16,6 @@ from transept.core.parallel.connection import dumps
 from transept.core.request.sampling_params import LogitsProcessor
 from transept.errors import ParameterError, message_of
 
-MOST_LOADED = 256  # different pickles
-
 
 def pickle_processors(processors: Sequence[LogitsProcessor]) -> bytes | str:
     """Return the pickle of a request's processors, or the reason why they cannot be pickled."""
@@ -27,24 +25,12 @@ def pickle_processors(processors: Sequence[LogitsProcessor]) -> bytes | str:
         return message_of(error)
 
 
-class ProcessorLoader:
-    """Loads processors in a worker. Equal pickles load once, so that the sampler calls them once for all their rows."""
-
-    def __init__(self) -> None:
-        self._loaded: dict[bytes, Sequence[LogitsProcessor]] = {}
-
-    def load(self, pickled: bytes | str) -> Sequence[LogitsProcessor]:
-        """Return what `pickle_processors` was given."""
-        if isinstance(pickled, str):
-            return (_Unavailable(pickled),)
-        if pickled not in self._loaded:
-            if len(self._loaded) >= MOST_LOADED:
-                self._loaded.clear()
-            try:
-                self._loaded[pickled] = pickle.loads(pickled)
-            except Exception as error:  # its module cannot be imported here, say
-                self._loaded[pickled] = (_Unavailable(f"{type(error).__name__}: {message_of(error)}"),)
-        return self._loaded[pickled]
+def load_processors(pickled: bytes | str) -> Sequence[LogitsProcessor]:
+    """Return the processors that `pickle_processors` was given, or one that raises an error with the reason."""
+    try:
+        return (_Unavailable(pickled),) if isinstance(pickled, str) else pickle.loads(pickled)
+    except Exception as error:  # its module cannot be imported here, say
+        return (_Unavailable(f"{type(error).__name__}: {message_of(error)}"),)
 
 
 class _Unavailable:

@@ -37,34 +37,25 @@ class SamplingRow(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """Tokens chosen for some rows, and their log probabilities, [rows, samples] each, still on the device.
+    """Tokens chosen for some sequences, and their log probabilities, [rows, samples] each, still on the device.
 
-    top: the same for the top-k tokens, [rows, logprobs], if requested. forbidden: True if tokens with a log probability
-    of minus infinity may be among the chosen ones.
+    seq_ids: of the rows. top: the same for the top-k tokens, [rows, logprobs], if requested. forbidden: True if tokens
+    with a log probability of minus infinity may be among the chosen ones.
     """
 
+    seq_ids: list[int]
     tokens: Tensor
     logprobs: Tensor
     top: tuple[Tensor, Tensor] | None
     forbidden: bool = False
 
 
-class Choices(NamedTuple):
-    """Tokens chosen for sequences, still on the device. seq_ids: in the order of the rows of `chosen`."""
-
-    seq_ids: list[int]
-    chosen: list[Chosen]
-
-
 class Drawn:
-    """Tokens chosen for the sequences of a step, on the device, with an asynchronous copy to the host.
+    """Tokens chosen for the sequences of a step, on the device, with an asynchronous copy to the host."""
 
-    seq_ids: in the order of the rows of `chosen`, one part after the other.
-    """
-
-    def __init__(self, parts: Seq[Choices]) -> None:
-        self.seq_ids = [seq_id for part in parts for seq_id in part.seq_ids]
-        self.chosen = [each for part in parts for each in part.chosen]
+    def __init__(self, chosen: Seq[Chosen]) -> None:
+        self.chosen = chosen
+        self.seq_ids = [seq_id for each in chosen for seq_id in each.seq_ids]
         self._parts = [(each.tokens, each.logprobs, *(each.top or ())) for each in self.chosen]
         flat = [part for parts in self._parts for part in parts]
         self._download = Download([part.double() if part.is_cuda else part for part in flat])  # exact for token ids
@@ -104,12 +95,12 @@ class Sampler:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._index_cache: dict[tuple[int, ...], Tensor] = {}  # token id tuples as tensors, made once
+        self._index_cache: dict[tuple[int, ...], Tensor] = {}  # token ids -> their tensor
         self._num_cached = 0  # token ids in it, with overhead
         self._kinds: list[Kind] = []  # of the last call's rows; _alike groups the equal ones
         self._alike: list[list[int]] = []
 
-    def __call__(self, logits: Tensor, rows: list[SamplingRow]) -> Choices:
+    def __call__(self, logits: Tensor, rows: list[SamplingRow]) -> list[Chosen]:
         """Choose the next tokens, num_samples for each row. Writes into logits: [rows, vocabulary], any float dtype."""
         kinds = [(row.params.sampling_key, row.num_samples) for row in rows]
         if kinds != self._kinds:  # usually the same objects, which compare equal at once
@@ -117,25 +108,28 @@ class Sampler:
         chosen: list[Chosen] = []
         for indices in self._alike:
             own = logits if len(indices) == len(rows) else logits.index_select(0, upload(indices, self.device))
-            block = own.float()
-            chosen.append(self._choose(block, rows[indices[0]].params, [rows[index] for index in indices]))
-        return Choices([rows[index].seq_id for indices in self._alike for index in indices], chosen)
+            chosen.append(self._choose(own.float(), rows[indices[0]].params, [rows[index] for index in indices]))
+        return chosen
 
     def _choose(self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> Chosen:
         """Choose tokens for rows [rows, vocabulary] that have one `sampling_key`. params: those of any of the rows."""
+        seq_ids = [row.seq_id for row in rows]
         if params.beam_search:
             logprobs = logits.log_softmax(dim=-1)  # before penalties and bans, and not again after them
             self._process(logprobs, params, rows)
             if params.logits_processors:
                 logprobs = logprobs.log_softmax(dim=-1)
-            return _candidates(logprobs, params, rows[0].num_samples)
+            candidates, values = _top_k(logprobs, min(rows[0].num_samples, logprobs.shape[-1]))
+            top = _top_k(logprobs, params.logprobs) if params.logprobs else None
+            return Chosen(seq_ids, candidates, values, top, forbidden=True)
         self._process(logits, params, rows)
         argmax = ARGMAX.serving(logits) if params.greedy and not params.logprobs else None
         if argmax is not None:
-            return Chosen(*argmax(logits), None)
+            return Chosen(seq_ids, *argmax(logits), None)
         drawn = logits.argmax(dim=-1, keepdim=True) if params.greedy else _draw(logits, params, rows)
         logprobs = logits.log_softmax(dim=-1)
-        return Chosen(drawn, logprobs.gather(-1, drawn), _top_k(logprobs, params.logprobs))
+        top = _top_k(logprobs, params.logprobs) if params.logprobs else None
+        return Chosen(seq_ids, drawn, logprobs.gather(-1, drawn), top)
 
     def _process(self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> None:
         """Apply penalties, bias, rules that forbid tokens, and rules that force one. In place on [rows, vocabulary]."""
@@ -261,15 +255,12 @@ def _draw(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> Te
     scaled = _truncate(shifted / max(params.temperature, torch.finfo(torch.float32).tiny), params)
     drawn = []
     for sample in range(rows[0].num_samples):
-        keys = keys_of([_draw_of(row, sample) for row in rows])
+        # A draw depends on the logits, the seed, the sample's index and the position.
+        keys = keys_of(
+            [(row.params.seed or 0, row.data.sample_index + sample, len(row.data.output_token_ids)) for row in rows]
+        )
         drawn.append(gumbel(keys, logits.shape[-1], logits.device).add_(scaled).argmax(dim=-1))
     return torch.stack(drawn, dim=-1)
-
-
-def _draw_of(row: SamplingRow, sample: int) -> tuple[int, int, int]:
-    """Return the numbers on which a draw depends besides the logits: seed, sample index and position."""
-    assert row.params.seed is not None
-    return row.params.seed, row.data.sample_index + sample, len(row.data.output_token_ids)
 
 
 def _truncate(logits: Tensor, params: SamplingParams) -> Tensor:
@@ -293,15 +284,7 @@ def _truncate(logits: Tensor, params: SamplingParams) -> Tensor:
     return logits
 
 
-def _candidates(logprobs: Tensor, params: SamplingParams, count: int) -> Chosen:
-    """Return the `count` most likely tokens of each beam, best first. logprobs: [rows, vocabulary], processed."""
-    values, indices = logprobs.topk(min(count, logprobs.shape[-1]), dim=-1)
-    return Chosen(indices, values, _top_k(logprobs, params.logprobs), forbidden=True)
-
-
-def _top_k(logprobs: Tensor, count: int | None) -> tuple[Tensor, Tensor] | None:
+def _top_k(logprobs: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the `count` most likely tokens of [rows, vocabulary] and their log probabilities, [rows, count] each."""
-    if not count:
-        return None
     values, indices = logprobs.topk(count, dim=-1)
     return indices, values

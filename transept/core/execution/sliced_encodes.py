@@ -1,14 +1,14 @@
 """SlicedEncodes: encodes that pause between two layers of the encoder, and continue in a later step.
 
 The model's own code loops over its layers. So `encode` runs in a greenlet, on the same thread and with its OpenMP team,
-and switches back to the model runner before the first layer that is left for a later step. Only on CPUs; an encode that
-takes one step runs without a greenlet.
+and switches back to the model runner before the first layer of a later step. Only on CPUs. An encode that takes one
+step runs without a greenlet.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar, copy_context
 from functools import partial
 from typing import Any
@@ -55,8 +55,8 @@ class SlicedEncodes:
         """Compute this step's layers of an encode. After an exception, nothing of the encode is kept."""
         sliced, self._under_way = (self._under_way if self._is_under_way(encode) else None), None
         num_layers = encode.num_layers
-        if sliced is not None and sliced.is_elsewhere:
-            sliced = num_layers = None  # in one go, since another thread may run the next step
+        if sliced is not None and sliced.thread != threading.get_ident():
+            sliced = num_layers = None  # restart, in one step, since another thread may run the next step
         if sliced is None:
             sliced = SlicedEncode(encode.encode_id, partial(self._encoder.encode, [encode.inputs]))
         hidden = sliced.advance(num_layers)
@@ -66,7 +66,7 @@ class SlicedEncodes:
 
 
 class SlicedEncode:
-    """One encode. function: returns the encoder's output. encode_id: see Encode.
+    """One encode. function: returns the encoder's output. encode_id: see Encode. thread: the one that began it.
 
     A greenlet belongs to the thread that began it. If another thread drops it, its memory is freed only when the first
     thread switches greenlets again.
@@ -78,17 +78,12 @@ class SlicedEncode:
         self._greenlet = greenlet(function)
         self._greenlet.gr_context = copy_context()
         self._greenlet.gr_context.run(_PROGRESS.set, self._progress)
-        self._thread = threading.get_ident()
-
-    @property
-    def is_elsewhere(self) -> bool:
-        """True if another thread began it, so that it cannot continue in this one."""
-        return self._thread != threading.get_ident()
+        self.thread = threading.get_ident()
 
     def advance(self, num_layers: int | None) -> Tensor | None:
-        """Compute the encoder up to layer `num_layers`, unless it has been already; None: to its end.
+        """Compute the encoder up to layer `num_layers`, unless that is done; None: up to the last layer.
 
-        Returns the encoder's output when this call completes it, else None. Raises what the function raises.
+        Returns the encoder's output if this call completes it, else None. Raises what the function raises.
         """
         progress = self._progress
         if self._greenlet.dead or (num_layers is not None and progress.num_layers >= num_layers):
@@ -126,13 +121,8 @@ class LayerProgress:
 _PROGRESS: ContextVar[LayerProgress | None] = ContextVar("progress of the encode that runs", default=None)
 
 
-def stop_between(layers: Iterable[nn.Module]) -> None:
-    """Let encodes stop before each of an encoder's layers."""
-    for layer in layers:
-        layer.register_forward_pre_hook(_before_layer)
-
-
-def _before_layer(layer: nn.Module, given: Any) -> None:
+def pause_before_layer(layer: nn.Module, given: Any) -> None:
+    """Pause the running encode, if this step computes no more layers. A forward pre-hook of an encoder's layers."""
     progress = _PROGRESS.get()
     if progress is not None:
         progress.begin_layer()

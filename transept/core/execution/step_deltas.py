@@ -1,17 +1,18 @@
-"""Steps as messages between processes: each holds only what the workers do not know yet.
+"""StepEncoder and StepDecoder: steps as messages between processes, without the parts that the workers know.
 
 `multi_process` encodes every step with a StepEncoder; each worker decodes it with a StepDecoder, in the same order. A
-request crosses once, with its prompt and parameters, and an input when its encode begins. Later steps bring new tokens,
-new blocks and changed tables. The scheduler knows nothing of this: a decoded StepInput equals the encoded one.
+request is sent once, with its prompt and parameters, and an input when its encode begins. Later steps contain new
+tokens, new blocks and changed tables. A decoded StepInput equals the encoded one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from transept.core.execution.processor_pickles import ProcessorLoader, pickle_processors
+from transept.core.execution.processor_pickles import load_processors, pickle_processors
 from transept.core.parallel.connection import picklable
 from transept.core.request.inputs import EncoderInputs
 from transept.core.request.sampling_params import SamplingParams
@@ -27,16 +28,16 @@ from transept.core.scheduling.step import (
     StepOutput,
 )
 
-MOST_ABSENT = (
-    256  # requests absent from the step that workers still remember; they may come back, as after a preemption
-)
+MOST_ABSENT = 256  # requests outside the step that workers remember; they may return, such as after a preemption
+MOST_LOADED = 256  # different pickles of logits processors that a worker remembers
+KNOWN_INPUTS = EncoderInputs(None, [], 0)  # stands for inputs of an encode that the last step began
 FAILED = "the request failed while it was computed"
 
 
 class Constants(NamedTuple):
     """The properties of a request that never change.
 
-    params: without logits processors. processors: those, see `pickle_processors`; None if there are none.
+    params: without logits processors. processors: see `pickle_processors`; None without any.
     """
 
     prompt_token_ids: list[int]
@@ -61,23 +62,15 @@ class RequestDelta(NamedTuple):
     cross_block_table: BlockTable
 
 
-class EncodeDelta(NamedTuple):
-    """An encode. inputs: None if the last step computed a part of it, so that the workers have its inputs."""
-
-    encode_id: int
-    inputs: EncoderInputs | None
-    cross_block_table: BlockTable
-    num_layers: int | None
-
-
 class StepDelta(NamedTuple):
     """The parts of a step that the workers do not know yet.
 
     is_first: True if the workers must first forget all earlier state. forgotten: ids of requests to forget.
     request_ids: of all decodes, in order; None if they are those of the last step.
-    new_tokens: of each sequence of each decode, in order: the output tokens after those known, where a PENDING one does
-        not count as known.
+    new_tokens: for each sequence of each decode, in order: its output tokens after the known ones. A PENDING token is
+        not known.
     tables: (first, stop, blocks) by decoder sequence id: the new table is `table[first:stop] + blocks`.
+    encodes: with KNOWN_INPUTS if the last step computed a part of the encode.
     """
 
     is_first: bool
@@ -86,7 +79,7 @@ class StepDelta(NamedTuple):
     request_ids: list[str] | None
     new_tokens: list[list[int]]
     tables: dict[int, tuple[int, int, BlockTable]]
-    encodes: list[EncodeDelta]
+    encodes: list[Encode]
     moves: BlockMoves | None
 
 
@@ -140,13 +133,7 @@ class StepEncoder:
                     tables[seq_id] = _table_delta(sequence.table, table)
                     sequence.table = table.copy()
         encodes = [
-            EncodeDelta(
-                each.encode_id,
-                None if each.encode_id in self._unfinished else each.inputs,
-                each.cross_block_table,
-                each.num_layers,
-            )
-            for each in step.encodes
+            replace(each, inputs=KNOWN_INPUTS) if each.encode_id in self._unfinished else each for each in step.encodes
         ]
         self._unfinished = {each.encode_id for each in step.encodes if each.num_layers is not None}
         request_ids = [metadata.request_id for metadata in step.decodes]
@@ -233,10 +220,8 @@ class StepDecoder:
     def __init__(self) -> None:
         self._requests: dict[str, SequenceGroupMetadata] = {}
         self._request_ids: list[str] = []  # of the last step
-        self._unfinished: dict[
-            int, EncoderInputs
-        ] = {}  # inputs of the last step's encodes that did not end in it, by id
-        self._processors = ProcessorLoader()
+        self._unfinished: dict[int, EncoderInputs] = {}  # of the last step's encodes that did not end in it, by id
+        self._load_processors = lru_cache(MOST_LOADED)(load_processors)  # so that equal requests share a call
 
     def decode(self, delta: StepDelta) -> StepInput:
         """Return the encoded step. Deltas must be decoded in the order of encoding."""
@@ -260,28 +245,23 @@ class StepDecoder:
                     first, stop, blocks = delta.tables[seq_id]
                     table = metadata.block_tables[seq_id]
                     table[:] = table[first:stop] + blocks
-        encodes = [
-            Encode(
-                each.encode_id, each.inputs or self._unfinished[each.encode_id], each.cross_block_table, each.num_layers
-            )
-            for each in delta.encodes
-        ]
+        encodes = [replace(each, inputs=self._unfinished.get(each.encode_id, each.inputs)) for each in delta.encodes]
         self._unfinished = {each.encode_id: each.inputs for each in encodes if each.num_layers is not None}
         return StepInput(encodes, decodes, delta.moves or BlockMoves())
 
     def _metadata(self, request: RequestDelta) -> SequenceGroupMetadata:
-        """The request as the delta describes it, with the tokens and tables that are known already."""
+        """Return the request that the delta describes, with the known tokens and tables."""
         constants, known = request.constants, self._requests.get(request.request_id)
         seq_data: dict[int, SequenceData] = {}
         tables: dict[int, BlockTable] = {}
         if constants is not None:
-            prompt, read_again, num_encoder_tokens, params, processors = constants
+            prompt, not_repeated, num_encoder_tokens, params, processors = constants
             if processors is not None:
-                params = replace(params, logits_processors=self._processors.load(processors))
+                params = replace(params, logits_processors=self._load_processors(processors))
         else:
             assert known is not None
             first = next(iter(known.seq_data.values()))
-            prompt, read_again = first.prompt_token_ids, first.encoder_token_ids
+            prompt, not_repeated = first.prompt_token_ids, first.encoder_token_ids
             num_encoder_tokens, params = known.num_encoder_tokens, known.sampling_params
             seq_data, tables = known.seq_data, known.block_tables
         return SequenceGroupMetadata(
@@ -290,7 +270,7 @@ class StepDecoder:
             request.encode_id,
             num_encoder_tokens,
             {
-                seq_id: seq_data.get(seq_id) or SequenceData(prompt, [], sample_index, read_again)
+                seq_id: seq_data.get(seq_id) or SequenceData(prompt, [], sample_index, not_repeated)
                 for seq_id, sample_index in request.sample_indices.items()
             },
             params,

@@ -23,7 +23,7 @@ from transept.core.execution.kv_cache import KVCache, block_bytes
 from transept.core.execution.memory_profile import cache_bytes, largest_step
 from transept.core.execution.model_runner import IssuedStep, ModelRunner, on_device
 from transept.core.execution.sampler import Sampler
-from transept.core.execution.sliced_encodes import stop_between
+from transept.core.execution.sliced_encodes import pause_before_layer
 from transept.core.kernels.dispatch import multiplies_bfloat16, reads_float16, share_num_threads
 from transept.core.layers.packing import WeightPacker
 from transept.core.layers.pipeline_partition import keep_stage, layer_lists
@@ -68,10 +68,9 @@ class Worker:
             share_num_threads()
         all_layers = _own_heads(described.shape, ranks)
         layers = stage.decoder_layers(described.shape)
-        self._config, self._shape = config, replace(all_layers, num_decoder_layers=layers.stop - layers.start)
-        self._cache_dtype = _cache_dtype(config)
+        shape, cache_dtype = replace(all_layers, num_decoder_layers=len(layers)), _cache_dtype(config)
         with trimmed_heap(), plugin_named(described.spec), _memory_for("the weights"):
-            model, attentions = _load(described, config, device, self._cache_dtype, ranks, stage)
+            model, attentions = _load(described, config, cache_dtype, ranks, stage)
         records = (
             device.type == "cuda"
             and ranks.size == 1
@@ -79,38 +78,32 @@ class Worker:
             and not config.enforce_eager
             and model.context.attention_backend.replayable
         )
-        self.num_encoder_layers = _stop_between_encoder_layers(model, described.shape) if self._slices(stage) else 1
+        # On a GPU, whole passes are replayed; stages wait for each other's layers.
+        pauses = device.type == "cpu" and stage.count == 1
+        self.num_encoder_layers = _pause_between_encoder_layers(model, described.shape) if pauses else 1
         sampler = Sampler(device)
+
+        def runner(num_blocks: int, num_host_blocks: int) -> ModelRunner:
+            cache = KVCache(shape, config.block_size, num_blocks, num_host_blocks, cache_dtype, device)
+            made = ModelRunner(described.spec, model, cache, config.block_size, sampler, attentions)
+            if records:
+                made.record_steps()
+            return made
+
         kv_cache_bytes = config.kv_cache_bytes
         if kv_cache_bytes is None:
             features = described.model_class.longest_features(described.config)
             beside_text = partial(map_text_features, described.spec, described.view, {})
-            step = largest_step(self._shape, worker_config.limits, config.block_size, features, beside_text)
-            runner = ModelRunner(described.spec, model, self._cache(1, 0), config.block_size, sampler, attentions)
-            if records:
-                runner.record_steps()
+            step = largest_step(shape, worker_config.limits, config.block_size, features, beside_text)
             with on_device(device):
-                kv_cache_bytes = cache_bytes(runner, step, config.gpu_memory_utilization)
-            del runner
-        bytes_of_all = ranks.size * block_bytes(all_layers, config.block_size, self._cache_dtype)
-        own = block_bytes(self._shape, config.block_size, self._cache_dtype)
-        size = bytes_of_all if device.type == "cpu" else own
+                kv_cache_bytes = cache_bytes(runner(1, 0), step, config.gpu_memory_utilization)
+        bytes_of_all = ranks.size * block_bytes(all_layers, config.block_size, cache_dtype)
+        size = bytes_of_all if device.type == "cpu" else block_bytes(shape, config.block_size, cache_dtype)
         self.num_device_blocks = min(ranks.all_gather_int(kv_cache_bytes // size))
         self.num_host_blocks = config.swap_bytes // bytes_of_all
         with _memory_for("the cache"):
-            self.cache = self._cache(self.num_device_blocks, self.num_host_blocks)
-        self.runner = ModelRunner(described.spec, model, self.cache, config.block_size, sampler, attentions)
-        if records:
-            self.runner.record_steps()
-
-    def _slices(self, stage: PipelineStage) -> bool:
-        """True if an encode may take several steps. Not on a GPU, which replays whole passes, nor with stages."""
-        return self.device.type == "cpu" and stage.count == 1
-
-    def _cache(self, num_blocks: int, num_host_blocks: int) -> KVCache:
-        return KVCache(
-            self._shape, self._config.block_size, num_blocks, num_host_blocks, self._cache_dtype, self.device
-        )
+            self.runner = runner(self.num_device_blocks, self.num_host_blocks)
+        self.cache = self.runner.cache
 
     def collect(self, step: IssuedStep) -> StepOutput:
         """Wait for a step's output. Raises EngineDeadError once the device has failed."""
@@ -140,18 +133,19 @@ def _is_of_memory(error: BaseException | None) -> bool:
     return refused or getattr(error, "errno", None) == errno.ENOMEM
 
 
-def _stop_between_encoder_layers(model: ForConditionalGeneration, shape: ModelShape) -> int:
-    """Let encodes stop between the encoder's layers. Returns how many there are; 1 if they cannot be found."""
+def _pause_between_encoder_layers(model: ForConditionalGeneration, shape: ModelShape) -> int:
+    """Let encodes pause between the encoder's layers. Returns the number of layers; 1 if they cannot be found."""
     try:
         layers, _ = layer_lists(model, shape.num_decoder_layers)
     except PluginError:
         return 1
-    stop_between(layers)
+    for layer in layers:
+        layer.register_forward_pre_hook(pause_before_layer)
     return len(layers)
 
 
 def _own_heads(shape: ModelShape, ranks: ParallelGroup) -> ModelShape:
-    """The shape of a rank's part of all layers. Raises ParameterError if the ranks cannot divide the heads."""
+    """Return the shape of a rank's part of all layers. Raises ParameterError if the ranks cannot divide the heads."""
     num_heads = None if shape.num_heads is None else ranks.share(shape.num_heads, "heads")
     return replace(shape, num_heads=num_heads, num_kv_heads=ranks.share(shape.num_kv_heads, "heads of keys and values"))
 
@@ -167,15 +161,15 @@ def _cache_dtype(config: EngineConfig) -> torch.dtype:
 def _load(
     described: ModelDescription,
     config: EngineConfig,
-    device: torch.device,
     cache_dtype: torch.dtype,
     ranks: ParallelGroup,
     stage: PipelineStage,
 ) -> tuple[ForConditionalGeneration, Sequence[MakesKeysAndValues | None]]:
-    """Load the model onto its device. Packs weights of linear layers for the kernels as it reads them.
+    """Load the model onto its device. Packs the weights of linear layers for the kernels while it reads them.
 
     Returns the model and the cross-attentions of the stage's decoder layers.
     """
+    device, default_dtype = torch.device(config.device), torch.get_default_dtype()
     dtype: torch.dtype = getattr(torch, config.activation_dtype)
     long_inputs = not described.shape.encoder_takes_text
     backend = select_backend(
@@ -188,13 +182,18 @@ def _load(
         config.weight_rounding,
         long_inputs=long_inputs,
     )
-    chosen = (backend.name, device, config.dtype, config.quantization or "none")
     if device.type == "cpu" and config.weight_rounding == "bfloat16" and not multiplies_bfloat16():
         logger.warning("bfloat16 is slower than float32 on this processor, which has no instructions for it")
+    chosen = (backend.name, device, config.dtype, config.quantization or "none")
     logger.info("attention backend %s on %s, dtype %s, quantization %s", *chosen)
     context = LayerContext(attention_backend=backend, group=ranks, stage=stage)
     # A stage builds all layers, whose empty parameters take no physical memory, then drops those of other stages.
-    model = _build(described, context, device if stage.count == 1 else torch.device("cpu"), dtype)
+    torch.set_default_dtype(dtype)
+    try:
+        with device if stage.count == 1 else torch.device("cpu"):
+            model = build_model(described, context).eval().requires_grad_(False)
+    finally:
+        torch.set_default_dtype(default_dtype)
     layers = stage.decoder_layers(described.shape)
     attentions = model.cross_attentions()[layers.start : layers.stop]
     elsewhere = keep_stage(model, described.shape, stage)
@@ -203,15 +202,3 @@ def _load(
     packer = WeightPacker(model, device.type, config.weight_rounding, long_inputs=long_inputs)
     load_weights(model, described.checkpoint, described.weight_map, packer, elsewhere, described.spec.known_as)
     return model, attentions
-
-
-def _build(
-    described: ModelDescription, context: LayerContext, device: torch.device, dtype: torch.dtype
-) -> ForConditionalGeneration:
-    default = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        with torch.device(device):
-            return build_model(described, context).eval().requires_grad_(False)
-    finally:
-        torch.set_default_dtype(default)

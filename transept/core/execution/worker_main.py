@@ -33,10 +33,10 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from transept.core.attention.attention import Attention
@@ -59,9 +59,11 @@ FOR_EVER = timedelta(days=1)  # the engine ends waiting ranks much earlier
 
 logger = logging.getLogger(__name__)
 
+Result = TypeVar("Result")
+
 
 class Progress:
-    """Counts the exchanges and the layers that this rank has begun.
+    """Counts the exchanges and the attention layers that this rank has begun.
 
     waiting: True while it may wait for other ranks.
     """
@@ -69,18 +71,17 @@ class Progress:
     def __init__(self) -> None:
         self.num_calls, self.waiting = 0, False
 
-    def note(self) -> None:
-        """Count one call."""
+    def count_layer(self, layer: nn.Module, given: Any) -> None:
+        """Count a layer. A forward pre-hook."""
         self.num_calls += 1
 
-    def begin(self) -> None:
-        """Count an exchange that begins."""
-        self.note()
+    def count_exchange(self, exchange: Callable[..., Result], *given: Any) -> Result:
+        """Call a function that may wait for other ranks."""
+        self.num_calls += 1
         self.waiting = True
-
-    def end(self) -> None:
-        """Note that the exchange has ended."""
+        result = exchange(*given)
         self.waiting = False
+        return result
 
 
 class CountedExchange(Exchange):
@@ -92,10 +93,7 @@ class CountedExchange(Exchange):
 
     def gather(self, x: Tensor) -> Sequence[Tensor]:
         """See Exchange."""
-        self._progress.begin()
-        gathered = self._exchange.gather(x)
-        self._progress.end()
-        return gathered
+        return self._progress.count_exchange(self._exchange.gather, x)
 
 
 class CountedLink(Link):
@@ -110,10 +108,7 @@ class CountedLink(Link):
 
     def receive(self) -> Message:
         """See Link."""
-        self._progress.begin()
-        message = self._link.receive()
-        self._progress.end()
-        return message
+        return self._progress.count_exchange(self._link.receive)
 
 
 class WorkerProcess:
@@ -139,7 +134,7 @@ class WorkerProcess:
         self._received: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         self._sending = threading.Lock()
         self._progress = Progress()
-        self._num_steps = 0  # that were computed
+        self._num_steps = 0  # steps computed
         self._clock = time.CLOCK_PROCESS_CPUTIME_ID  # of the thread that computes, if the system has one
         self._busy = False
 
@@ -158,7 +153,7 @@ class WorkerProcess:
             return
         for module in worker.runner.model.modules():
             if isinstance(module, Attention):
-                module.register_forward_pre_hook(lambda *_: self._progress.note())
+                module.register_forward_pre_hook(self._progress.count_layer)
         self._send("ready", worker.num_device_blocks, worker.num_host_blocks, worker.num_encoder_layers)
         try:
             self._run_steps(worker)
@@ -192,9 +187,8 @@ class WorkerProcess:
         else:
             exchange = SharedMemoryExchange(rank_in_stage, size, self._memory)
         joined: dict[int, Link] = {other: SocketLink(descriptor) for other, descriptor in links.items()}
-        for other in range(count):
-            if other != stage and not links:
-                joined[other] = TorchLink(size * other + rank_in_stage)
+        if not links:
+            joined = {other: TorchLink(size * other + rank_in_stage) for other in range(count) if other != stage}
         counted = {other: CountedLink(link, self._progress) for other, link in joined.items()}
         ranks = ParallelGroup(rank_in_stage, size, CountedExchange(exchange, self._progress))
         described = describe_model(own.path, own.config.model, own.config.plugin)

@@ -72,10 +72,10 @@ class Gather:
     """Jobs that run concurrently, for a job that waits for all of them.
 
     jobs: an iterable, consumed lazily as the engine has room, so that each job may compute its features when it starts.
-        Events are passed on in the order of the jobs. If a job raises, the waiting job gets that error and the other
+        Their events are posted in the order of the jobs. If a job raises, the waiting job gets that error and the other
         jobs are closed.
     merge: called as ``merge(number, event)`` for each event, with the job's number from 0. The events that it returns
-        are passed on at once instead. If it raises, the waiting job gets the error once all jobs have ended.
+        are posted at once instead. If it raises, the waiting job gets the error once all jobs have ended.
     max_jobs: number of jobs that may run at a time; the engine may run fewer.
     """
 
@@ -109,7 +109,7 @@ class Channel:
 
     events: (index of the job, event), in order of arrival. unfinished: indices of the jobs that have not ended.
     num_requests: number of their requests in the engine. idles: True if the reader keeps driving the engine while the
-    engine has no work.
+    engine has no work. news: set by every `post`, and to let a waiting reader check the channel again.
     """
 
     def __init__(self, *, idles: bool = False) -> None:
@@ -117,7 +117,7 @@ class Channel:
         self.unfinished: set[int] = set()
         self.num_requests = 0
         self.idles = idles
-        self._wake = threading.Event()
+        self.news = threading.Event()
         self._lock = threading.Lock()  # of events and unfinished: a job ends together with its last event
 
     @property
@@ -132,24 +132,12 @@ class Channel:
             self.events.append((index, event))
             if last:
                 self.unfinished.discard(index)
-        self._wake.set()
+        self.news.set()
 
     def take(self) -> tuple[int, Any]:
         """Remove and return the first event. The channel must have one."""
         with self._lock:
             return self.events.popleft()
-
-    def expect(self) -> None:
-        """Let `wait` return only for later events. Check `events` after this call, not before."""
-        self._wake.clear()
-
-    def wait(self, seconds: float) -> None:
-        """Wait for a `post` or a `wake`, at most `seconds`."""
-        self._wake.wait(seconds)
-
-    def wake(self) -> None:
-        """Let a waiting reader check the channel again."""
-        self._wake.set()
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ class JobRunner:
         _check_channel(channel)
         self._check_may_wait()
         while not channel.events:
-            channel.expect()
+            channel.news.clear()  # before the channel is checked, so that no later event is missed
             if channel.ended:
                 message = "all jobs of this channel have ended, or were closed, and their events are read"
                 raise ParameterError(message, param="channel")
@@ -133,9 +133,9 @@ class JobRunner:
                     while not channel.events and channel.unfinished:
                         if self._has_step(channel):
                             self._core.step()
-                            self.tasks.hand_on()
+                            self.tasks.distribute()
                 else:
-                    channel.wait(LONGEST_WAIT)
+                    channel.news.wait(LONGEST_WAIT)
             finally:
                 if self._drives():
                     if channel.idles:
@@ -239,7 +239,7 @@ class JobRunner:
         if self._offloaded or channel.idles:
             self._news.wait(LONGEST_WAIT)
         elif not self._inbox and not channel.events:
-            raise RuntimeError("nothing is under way that could end the wait for a job")
+            raise RuntimeError("a job waits, but the engine has no step, request or function that could resume it")
         return False
 
     def _put(self, action: Callable[[], None]) -> None:
@@ -282,7 +282,7 @@ class JobRunner:
             if channel in self._waiting:
                 self._waiting.remove(channel)
             if self._driver is None and self._waiting:
-                self._waiting.pop(0).wake()
+                self._waiting.pop(0).news.set()
 
     def _offload(self, function: Callable[[], Any], done: Callable[[Offloaded], None], long_running: bool) -> Offloaded:
         """Call a function on the pool, then `done` with its outcome in the driving thread."""

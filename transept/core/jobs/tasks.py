@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any, TypeAlias
 
 from transept.core.engine_core import EngineCore
@@ -24,7 +25,7 @@ from transept.errors import ParameterError, RequestFailedError, TranseptError, i
 
 logger = logging.getLogger(__name__)
 
-MAX_GATHERED = 16  # running jobs of one Gather: enough for a batch, few enough that events come out steadily
+MAX_GATHERED = 16  # running jobs of one Gather: enough for a batch, few enough that events arrive steadily
 MAX_DEPTH = 64  # of jobs that gather jobs: each level takes some frames of Python's stack
 STARTED_A_TURN = 64  # jobs of Gathers started between two steps, so that many jobs do not delay a step
 
@@ -51,7 +52,7 @@ class JobTasks:
         self._owners: dict[str, Task] = {}  # task of each unfinished request, by request id
         self._parents: list[Task] = []  # tasks with children that have not started, oldest first
         self._answered: dict[Task, None] = {}  # tasks with new outputs
-        self._num_requests = 0
+        self._request_ids = (f"job-{number}" for number in count())
 
     def start(self, job: Job, channel: Channel, index: int) -> None:
         """Run a job until it waits for something."""
@@ -67,7 +68,7 @@ class JobTasks:
         for task in self._roots.pop(channel, set()):
             self._drop(task)
         channel.unfinished.clear()
-        channel.wake()
+        channel.news.set()
 
     def add_bare(self, request_id: str, request: PreparedRequest) -> None:
         """Queue a request of Engine.add_request. Raises what EngineCore.add raises. `take_bare` frees the id."""
@@ -96,7 +97,7 @@ class JobTasks:
                 self.bare[output.request_id] = None
         return outputs
 
-    def hand_on(self) -> None:
+    def distribute(self) -> None:
         """Distribute the outputs of a step, and resume the jobs that have all of their outputs."""
         while self.core.took_part:  # removed afterwards, so that an interruption loses none
             self._give_output(self.core.took_part[0])
@@ -110,8 +111,12 @@ class JobTasks:
     def start_children(self) -> bool:
         """Start jobs of `Gather` while there is room, the oldest `Gather` first. Return True if more could start."""
         for _ in range(STARTED_A_TURN):
-            parent = next((each for each in self._parents if self._has_room(each)), None)
-            if parent is None:
+            have_room = (
+                each
+                for each in self._parents
+                if each.num_at_work < each.max_children and each.channel.num_requests < self.max_num_seqs
+            )
+            if (parent := next(have_room, None)) is None:
                 return False
             with self._working_on(parent):
                 self._start_child(parent)
@@ -138,10 +143,6 @@ class JobTasks:
         parent.unreleased.append(child)
         parent.num_at_work += 1
         self._advance(child)
-
-    def _has_room(self, parent: Task) -> bool:
-        """Return True if another child may start: the engine has room for it in the next step."""
-        return parent.num_at_work < parent.max_children and parent.channel.num_requests < self.max_num_seqs
 
     def _give_output(self, group: SequenceGroup) -> None:
         """Record a request's output of a step for its job, or for Engine.step."""
@@ -197,9 +198,8 @@ class JobTasks:
         """Begin the work that a job waits for; return False for an empty Submit. Raises the error of refused work."""
         if isinstance(event, Wait):
             if task.is_answered:
-                raise ParameterError(
-                    "nothing is left to wait for: Wait() follows a streaming Submit until all finished"
-                )
+                message = "all requests are finished: yield Wait() only while a streaming Submit has unfinished ones"
+                raise ParameterError(message)
             return True
         self._abort(task)  # a stream that the job has stopped reading
         if isinstance(event, Gather):
@@ -216,20 +216,12 @@ class JobTasks:
             return True
         task.streams = event.stream
         for request in event.requests:
-            request_id = self._new_id()
+            request_id = next(each for each in self._request_ids if each not in self.bare)
             task.requests[request_id] = None
             task.channel.num_requests += 1
             self._owners[request_id] = task  # first, so that an interruption anywhere aborts the request
             self.core.add(request_id, request if isinstance(request, PreparedRequest) else self.inputs(request))
         return bool(event.requests)
-
-    def _new_id(self) -> str:
-        """Return an id that no request of Engine.add_request has."""
-        while True:
-            request_id = f"job-{self._num_requests}"
-            self._num_requests += 1
-            if request_id not in self.bare:
-                return request_id
 
     def _take_back(self, task: Task, future: Offloaded) -> None:
         """Resume a job with the result of its offloaded function."""
@@ -238,11 +230,14 @@ class JobTasks:
         with self._working_on(task):
             task.offloaded = None
             task.long_running |= future.long_running
-            self._advance(task, *_as_answer(*future.take()))
+            result, error = future.take()
+            if error is not None and not isinstance(error, Exception):
+                error = RequestFailedError.of(error)
+            self._advance(task, result, error)
 
     @contextmanager
     def _working_on(self, task: Task) -> Iterator[None]:
-        """End the job that an interruption such as KeyboardInterrupt strikes, because its state is unknown."""
+        """End the job if an interruption such as KeyboardInterrupt occurs here, because its state is unknown."""
         try:
             yield
         except Exception:
@@ -320,8 +315,3 @@ class JobTasks:
                 self.core.abort(request_id)
                 task.channel.num_requests -= 1
         task.requests = {}
-
-
-def _as_answer(result: Any, error: BaseException | None) -> tuple[Any, Exception | None]:
-    """The value to send into a job, or the error to raise in it, after an offloaded function."""
-    return result, error if error is None or isinstance(error, Exception) else RequestFailedError.of(error)

@@ -1,13 +1,14 @@
-"""Messages between the engine's process and its workers: pickles over a socket, and large tensors beside them.
+"""Connection: messages between the engine's process and its workers, as pickles over a socket.
 
 `multi_process` and `worker_main` have the two ends. A message for several workers is packed once. On one machine, large
-tensors are in anonymous memory, of which each worker receives a file descriptor: the memory has no name that could be
-left behind, and is freed when the last process closes it. Between machines, the tensors follow the pickle.
+tensors are in anonymous memory, and each worker receives a file descriptor: the memory has no name, and is freed when
+the last process closes it. Between machines, the tensors follow the pickle.
 """
 
 from __future__ import annotations
 
 import io
+import itertools
 import logging
 import mmap
 import os
@@ -15,10 +16,10 @@ import pickle
 import socket
 import struct
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,22 +32,11 @@ HEAD = struct.Struct("<QQQ")  # bytes of sizes and pickle, number of tensors, by
 logger = logging.getLogger(__name__)
 
 
-@dataclass
-class Parcel:
+class Parcel(NamedTuple):
     """A packed message. data: bytes for the socket. memory: descriptor of memory with the tensors; None: in `data`."""
 
     data: bytes
     memory: int | None
-
-    def __enter__(self) -> Parcel:
-        """Return the parcel. This process closes its memory at the end of the `with` block."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close this process's descriptor of the memory."""
-        if self.memory is not None:
-            os.close(self.memory)
-            self.memory = None
 
 
 class Connection:
@@ -56,10 +46,12 @@ class Connection:
         self._socket = connected
         self._passes_memory = connected.family == socket.AF_UNIX  # both ends are on one machine
 
-    def pack(self, message: Any) -> Parcel:
+    @contextmanager
+    def pack(self, message: Any) -> Iterator[Parcel]:
         """Pack a message for this connection and others of the same kind. Raises what pickling raises.
 
-        Tensors travel through the socket if they are small, or if the system refuses memory or a descriptor.
+        Tensors are sent through the socket if they are small, or if the system refuses memory or a descriptor. This
+        process's descriptor is closed at the end of the context.
         """
         buffers: list[memoryview] = []
         pickled = dumps(message, lambda buffer: buffers.append(buffer.raw()))
@@ -72,7 +64,11 @@ class Connection:
                 logger.warning("no shared memory for a message of %d bytes: %s", total, error)
         head = HEAD.pack(8 * len(sizes) + len(pickled), len(sizes), total if memory is not None else 0)
         inline = buffers if memory is None else ()
-        return Parcel(b"".join((head, struct.pack(f"<{len(sizes)}Q", *sizes), pickled, *inline)), memory)
+        try:
+            yield Parcel(b"".join((head, struct.pack(f"<{len(sizes)}Q", *sizes), pickled, *inline)), memory)
+        finally:
+            if memory is not None:
+                os.close(memory)
 
     def send(self, parcel: Parcel) -> None:
         """Send a packed message. Raises OSError if the other end is gone."""
@@ -97,14 +93,14 @@ class Connection:
                 tensors = memoryview(self._read(sum(sizes)))
         except OSError as error:
             raise EOFError from error
-        return pickle.loads(body[8 * num_buffers :], buffers=_split(tensors, sizes))
+        ends = itertools.accumulate(sizes)
+        buffers = [tensors[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+        return pickle.loads(body[8 * num_buffers :], buffers=buffers)
 
     def shut(self) -> None:
         """End the connection; threads that wait at either end get an EOFError."""
-        try:
+        with suppress(OSError):  # it has gone
             self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:  # it is gone already
-            return
 
     def close(self) -> None:
         """Close the socket. No thread may use it any more."""
@@ -119,14 +115,6 @@ class Connection:
                 raise EOFError
             view = view[count:]
         return data
-
-
-def _split(memory: memoryview, sizes: Sequence[int]) -> list[memoryview]:
-    pieces, start = [], 0
-    for size in sizes:
-        pieces.append(memory[start : start + size])
-        start += size
-    return pieces
 
 
 def anonymous_memory(size: int) -> int:

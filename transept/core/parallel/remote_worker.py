@@ -19,18 +19,17 @@ STILL_SECONDS = 7.0  # after which a worker on a CPU with work, but without proc
 class RemoteWorker:
     """A rank's process, its connection, and its last heartbeat.
 
-    ready: the cache blocks that it has room for, on the device and on the host, and Capacity.num_encoder_layers; None
-        until it has loaded the model.
+    ready: its Capacity's num_device_blocks, num_host_blocks and num_encoder_layers; None until it has loaded the model.
     works: True if it has a step to compute and does not wait for another rank. has_complained: True if it reported why
     it stops. spent: seconds of processor time of its computing thread since its last progress.
 
-    Times of time.monotonic: heard: of its last heartbeat; progressed: when it last made progress or was idle; computed:
-    when it last took processor time or was idle.
+    Times of time.monotonic: last_heartbeat; progressed: when it last made progress or was idle; computed: when it last
+    took processor time or was idle.
     """
 
     def __init__(self, rank: int, process: RankProcess) -> None:
         self.rank, self.process, self.connection = rank, process, Connection(process.socket)
-        self.ready: tuple[int, int, int] | None = None
+        self.ready: list[int] | None = None
         self.works = self.has_complained = False
         self.spent = 0.0
         self._progress = (0, 0)
@@ -39,7 +38,7 @@ class RemoteWorker:
 
     def excuse(self, now: float) -> None:
         """Restart all timeouts."""
-        self.heard = self.progressed = self.computed = now
+        self.last_heartbeat = self.progressed = self.computed = now
 
     def note_heartbeat(self, works: bool, seconds: tuple[float, float], progress: tuple[int, int]) -> None:
         """Record a heartbeat.
@@ -47,13 +46,13 @@ class RemoteWorker:
         seconds: processor time of its process, and of its computing thread. progress: number of exchanges and layers
         that it has begun, and number of steps that it has computed.
         """
-        self.heard = time.monotonic()
+        self.last_heartbeat = time.monotonic()
         process_seconds, thread_seconds = seconds
         if progress != self._progress or not works:
-            self._progress, self.progressed, self._thread_seconds = progress, self.heard, thread_seconds
+            self._progress, self.progressed, self._thread_seconds = progress, self.last_heartbeat, thread_seconds
         self.spent = thread_seconds - self._thread_seconds
-        if self.progressed == self.heard or process_seconds > self._process_seconds + NOTHING_SECONDS:
-            self.computed, self._process_seconds = self.heard, process_seconds
+        if self.progressed == self.last_heartbeat or process_seconds > self._process_seconds + NOTHING_SECONDS:
+            self.computed, self._process_seconds = self.last_heartbeat, process_seconds
         self.works = works
 
     def complaint(self, now: float, on_cpu: bool, timeout: float) -> str | None:
@@ -61,15 +60,15 @@ class RemoteWorker:
         silence = SILENCE_SECONDS if on_cpu else GPU_SILENCE_SECONDS
         if self.ready is None:
             silence = STARTUP_SILENCE_SECONDS
-        if now - self.heard > silence:
-            return f"has not been heard of for {silence:g} s"
+        if now - self.last_heartbeat > silence:
+            return f"has sent no heartbeat for {silence:g} s"
         if self.ready is None or not self.works:
             return None
         if on_cpu and now - self.computed > STILL_SECONDS:
             return f"has a step to compute, and has not computed for {STILL_SECONDS:g} s"
         spent = self.spent if on_cpu else now - self.progressed
         if spent > timeout or now - self.progressed > max(timeout, CLOCK_SECONDS):
-            return f"has computed for {timeout:g} s (worker_timeout) without getting on"
+            return f"has computed for {timeout:g} s (worker_timeout) without progress"
         return None
 
     @property

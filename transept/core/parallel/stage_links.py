@@ -1,7 +1,8 @@
 """Links between pipeline stages: sockets on one machine, or torch.distributed. Made by `worker_main`.
 
-Two stages may send to each other at the same time, so a send must not block: a thread sends the bytes that the socket
-does not accept at once. All messages go through host memory, also from GPUs: an NCCL send would delay later kernels.
+A message is sent as its number of bytes and a pickle. Two stages may send to each other at the same time, so a send
+must not block: a thread sends the bytes that the socket does not accept at once. All messages go through host memory,
+also from GPUs: an NCCL send would delay later kernels.
 """
 
 from __future__ import annotations
@@ -16,45 +17,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transept.core.parallel.connection import picklable
+from transept.core.parallel.connection import dumps, picklable
 from transept.core.parallel.group import ExchangeError
 from transept.core.parallel.pipeline_stage import Link, Message
 from transept.errors import message_of
 
 FAILED_ELSEWHERE = "the request failed while another stage computed it"
-MOST_DIMS = 4
-HEAD_NUMBERS = 3 + MOST_DIMS  # int64 numbers: step, dtype, dimensions, and the size of each
-ERROR = 0  # in place of a dtype: the bytes are a pickled exception
-SENT_DTYPES = (None, torch.uint8, torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64)
+LENGTH_BYTES = 8
 GONE = "another stage has gone"
 
 
-def _packed(message: Message) -> tuple[Tensor, Tensor]:
-    """Return a message's head, int64 [HEAD_NUMBERS], and its content, both on the host."""
-    content, kind = message.content, ERROR
-    if isinstance(content, Exception):
-        content = torch.frombuffer(bytearray(pickle.dumps(picklable(content, FAILED_ELSEWHERE))), dtype=torch.uint8)
-    else:
-        kind = SENT_DTYPES.index(content.dtype)
-    sizes = [*content.shape, *[1] * (MOST_DIMS - content.dim())]
-    return torch.tensor([message.step, kind, content.dim(), *sizes]), content.cpu().contiguous()
-
-
-def _place(head: Tensor) -> Tensor:
-    """Return an empty tensor for the content of a message with this head."""
-    _, kind, num_dims, *sizes = head.tolist()
-    return torch.empty(sizes[:num_dims], dtype=SENT_DTYPES[kind] or torch.uint8)
-
-
-def _unpacked(head: Tensor, content: Tensor) -> Message:
-    step, kind, *_ = head.tolist()
-    return Message(step, pickle.loads(content.numpy().tobytes()) if kind == ERROR else content)
-
-
-def _bytes_of(tensor: Tensor) -> memoryview:
-    """Return the bytes of a contiguous tensor on the host."""
-    numbers: Any = tensor.flatten().view(torch.uint8).numpy()
-    return memoryview(numbers)
+def _packed(message: Message) -> bytes:
+    step, content = message
+    return dumps((step, picklable(content, FAILED_ELSEWHERE) if isinstance(content, Exception) else content))
 
 
 class SocketLink(Link):
@@ -69,11 +44,8 @@ class SocketLink(Link):
 
     def send(self, message: Message) -> None:
         """See Link."""
-        head, content = _packed(message)
-        for part in (_bytes_of(head), _bytes_of(content)):
-            self._send(part)
-
-    def _send(self, data: memoryview) -> None:
+        packed = _packed(message)
+        data = memoryview(len(packed).to_bytes(LENGTH_BYTES) + packed)
         with self._changing:
             if not self._num_unsent:
                 try:
@@ -83,8 +55,7 @@ class SocketLink(Link):
                 except OSError as error:
                     raise ExchangeError(GONE) from error
             if data:
-                # A copy: the stage continues, and may overwrite the tensor.
-                self._unsent.put(memoryview(bytes(data)))
+                self._unsent.put(data)
                 self._num_unsent += 1
 
     def _send_rest(self) -> None:
@@ -100,14 +71,12 @@ class SocketLink(Link):
 
     def receive(self) -> Message:
         """See Link."""
-        head = torch.empty(HEAD_NUMBERS, dtype=torch.int64)
-        self._read(head)
-        content = _place(head)
-        self._read(content)
-        return _unpacked(head, content)
+        length = int.from_bytes(self._read(LENGTH_BYTES))
+        return Message(*pickle.loads(self._read(length)))
 
-    def _read(self, tensor: Tensor) -> None:
-        view = _bytes_of(tensor)
+    def _read(self, length: int) -> bytearray:
+        data = bytearray(length)
+        view = memoryview(data)
         while view:
             try:
                 count = self._socket.recv_into(view, 0, socket.MSG_WAITALL)
@@ -116,6 +85,7 @@ class SocketLink(Link):
             if not count:
                 raise ExchangeError(GONE)
             view = view[count:]
+        return data
 
 
 class TorchLink(Link):
@@ -127,10 +97,10 @@ class TorchLink(Link):
 
     def send(self, message: Message) -> None:
         """See Link."""
-        head, content = _packed(message)
+        content = torch.frombuffer(bytearray(_packed(message)), dtype=torch.uint8)
         while self._sent and self._sent[0][0].is_completed():
             self._sent.popleft()
-        for part in (head, content):
+        for part in (torch.tensor([len(content)]), content):
             try:
                 self._sent.append((torch.distributed.isend(part, self._rank), part))
             except RuntimeError as error:
@@ -138,11 +108,11 @@ class TorchLink(Link):
 
     def receive(self) -> Message:
         """See Link."""
-        head = torch.empty(HEAD_NUMBERS, dtype=torch.int64)
+        length = torch.empty(1, dtype=torch.int64)
         try:
-            torch.distributed.recv(head, self._rank)
-            content = _place(head)
+            torch.distributed.recv(length, self._rank)
+            content = torch.empty(int(length), dtype=torch.uint8)
             torch.distributed.recv(content, self._rank)
         except RuntimeError as error:
             raise ExchangeError(f"{GONE}: {message_of(error)}") from error
-        return _unpacked(head, content)
+        return Message(*pickle.loads(bytearray(content.numpy())))

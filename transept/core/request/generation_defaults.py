@@ -1,7 +1,7 @@
-"""From the parameters that a user gave to those that a request decodes with: the checkpoint's settings fill the rest.
+"""Complete a request's sampling parameters with the checkpoint's settings.
 
-Called by the engine once a request. A rule that is not ours is transformers' (its `generate`), since the settings were
-written for it. No torch here.
+The input processor calls `complete` once for each request. The rules are those of transformers' `generate`, for which
+the settings were written. No torch here.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ import dataclasses
 import operator
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
 from transept.core.request.sampling_params import SamplingParams
 from transept.options import refusal
 
-UNBOUNDED_MAX_TOKENS = 256  # of a model without a last position, whose generation config says nothing
+UNBOUNDED_MAX_TOKENS = 256  # if neither the model nor its generation config sets a bound
 DEFAULT_TOP_K = 50  # transformers' default for a checkpoint that samples and has no top_k
 
 
@@ -33,21 +32,37 @@ def complete(
     """Fill the parameters that are None from the checkpoint's settings.
 
     generation_config: a transformers GenerationConfig or a PlainConfig. prompt_token_ids: the decoder prompt.
-    max_positions: how many the decoder has for prompt and output together, the bound of max_tokens; None: no bound.
-    vocab_size: of the model. Token ids of the generation config beyond it are dropped, as in transformers.
+    max_positions: number of decoder positions for prompt and output together; None: no bound.
+    vocab_size: of the model. Larger token ids of the generation config are dropped, as in transformers.
     eos_token_ids: end-of-sequence tokens if neither params nor generation_config has any.
-    A request that samples without a seed gets one at random. Raises ParameterError when the completed parameters
+    A request that samples without a seed gets a random one. Raises ParameterError if the completed parameters
     contradict each other or the vocabulary.
     """
     _check_vocabulary(params, vocab_size)
-    settings = _Settings(params, generation_config, vocab_size)
-    given, known = settings.given, settings.known
+
+    def given(name: str, neutral: Any) -> Any:
+        """Return the user's value, else the checkpoint's, else the neutral one."""
+        own = getattr(params, name)
+        own = getattr(generation_config, name, None) if own is None else own
+        return neutral if own is None else own
+
+    def known(name: str) -> tuple[int, ...]:
+        """Return the user's token ids, else those of the checkpoint that are in the vocabulary."""
+        own = getattr(params, name)
+        if own is not None:
+            return (operator.index(own),) if isinstance(own, Integral) else tuple(own)
+        return within_vocabulary(getattr(generation_config, name, None), vocab_size)
+
     num_beams = _num_beams(params, generation_config)
     temperature = 0.0 if num_beams > 1 else _temperature(params, generation_config)
     sampled = temperature > 0.0 and bool(getattr(generation_config, "do_sample", False))
     forced_bos = known("forced_bos_token_id")
     num_forced = num_forced_tokens(prompt_token_ids, forced_bos[0] if forced_bos else None)
-    eos_token_ids = settings.eos_token_ids(eos_token_ids)
+    if params.eos_token_ids is None:
+        of_config = within_vocabulary(getattr(generation_config, "eos_token_id", None), vocab_size)
+        eos_token_ids = of_config or tuple(eos_token_ids)
+    else:
+        eos_token_ids = tuple(params.eos_token_ids)
     max_tokens = _max_tokens(params, generation_config, len(prompt_token_ids), num_forced, max_positions)
     min_tokens = params.min_tokens
     if min_tokens is None:
@@ -77,36 +92,10 @@ def complete(
     )
 
 
-@dataclass(frozen=True)
-class _Settings:
-    """The user's parameters over the checkpoint's generation config."""
-
-    params: SamplingParams
-    generation_config: Any
-    vocab_size: int
-
-    def given(self, name: str, neutral: Any) -> Any:
-        """The user's value, else the checkpoint's, else the neutral one."""
-        own = getattr(self.params, name)
-        own = getattr(self.generation_config, name, None) if own is None else own
-        return neutral if own is None else own
-
-    def known(self, name: str) -> tuple[int, ...]:
-        """Return the user's token ids, else those of the checkpoint's ids that are in the model's vocabulary."""
-        own = getattr(self.params, name)
-        if own is not None:
-            return (operator.index(own),) if isinstance(own, Integral) else tuple(own)
-        return self._within(getattr(self.generation_config, name, None))
-
-    def eos_token_ids(self, default: Sequence[int]) -> tuple[int, ...]:
-        """End-of-sequence ids: the user's, else the generation config's, else the default."""
-        if self.params.eos_token_ids is not None:
-            return tuple(self.params.eos_token_ids)
-        return self._within(getattr(self.generation_config, "eos_token_id", None)) or tuple(default)
-
-    def _within(self, token_ids: Sequence[int] | int | None) -> tuple[int, ...]:
-        tokens = (token_ids,) if isinstance(token_ids, int) else token_ids or ()
-        return tuple(token for token in tokens if 0 <= token < self.vocab_size)
+def within_vocabulary(token_ids: Sequence[int] | int | None, vocab_size: int) -> tuple[int, ...]:
+    """Return the token ids of a setting, of which it may have one, several or none, that are below `vocab_size`."""
+    tokens = (token_ids,) if isinstance(token_ids, int) else token_ids or ()
+    return tuple(token for token in tokens if 0 <= token < vocab_size)
 
 
 def num_forced_tokens(prompt_token_ids: Sequence[int], forced_bos_token_id: int | None) -> int:
@@ -119,15 +108,14 @@ def num_forced_tokens(prompt_token_ids: Sequence[int], forced_bos_token_id: int 
 
 
 def tokenize_bad_words(params: SamplingParams, tokenizer: Any | None) -> SamplingParams:
-    """Turn bad_words into bad_words_ids: each text as a separate word, after a space, and as the rest of a word.
+    """Turn bad_words into bad_words_ids: each text as a separate word, after a space, and as a part of a word.
 
     Raises ParameterError if the checkpoint has no tokenizer.
     """
     if not params.bad_words:
         return params
     if tokenizer is None:
-        message = "{bad_words} need a tokenizer, which this checkpoint lacks; pass {bad_words_ids}"
-        raise refusal(params, message)
+        raise refusal(params, "{bad_words} need a tokenizer, which this checkpoint lacks; pass {bad_words_ids}")
     texts = [text for word in params.bad_words for text in (word, f" {word}")]
     runs = {tuple(tokenizer(text, add_special_tokens=False).input_ids): None for text in texts}
     words = (*(params.bad_words_ids or ()), *(run for run in runs if run))
@@ -138,7 +126,7 @@ def _num_beams(params: SamplingParams, generation_config: Any) -> int:
     if params.num_beams is not None:
         return params.num_beams
     if params.temperature is not None or params.n > 1:
-        return 1  # the user asks for greedy decoding or for samples
+        return 1  # the user requests greedy decoding or samples
     return getattr(generation_config, "num_beams", None) or 1
 
 
@@ -160,7 +148,7 @@ def _temperature(params: SamplingParams, generation_config: Any) -> float:
 def _max_tokens(
     params: SamplingParams, generation_config: Any, prompt_length: int, num_forced: int, max_positions: int | None
 ) -> int:
-    """The request's own, else the checkpoint's, else all that there are positions for; within the bound."""
+    """Return the user's limit, else the checkpoint's, else the number of free positions; at most that number."""
     wanted = params.max_tokens
     if wanted is None and getattr(generation_config, "max_new_tokens", None):
         wanted = max(1, generation_config.max_new_tokens - num_forced)
@@ -180,7 +168,7 @@ def _min_tokens(generation_config: Any, prompt_length: int, num_forced: int) -> 
 
 
 def _bad_words_ids(words: Sequence[Sequence[int]], eos_token_ids: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """Without an end-of-sequence token that stands alone, which transformers leaves out."""
+    """Remove sequences of a single end-of-sequence token, as transformers does."""
     return tuple(tuple(word) for word in words if not (len(word) == 1 and word[0] in eos_token_ids))
 
 

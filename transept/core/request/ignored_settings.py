@@ -40,27 +40,16 @@ BESIDE_BEAMS: Mapping[str, Any] = {"do_sample": False, "temperature": 1.0, "top_
 # How transformers computes, caches and returns: these do not change the tokens.
 WITHOUT_EFFECT = frozenset(
     {
-        *(
-            "assistant_confidence_threshold",
-            "assistant_early_exit",
-            "assistant_ensemble_weight",
-            "assistant_lookbehind",
-        ),
+        *("assistant_confidence_threshold", "assistant_early_exit", "assistant_ensemble_weight"),
+        *("assistant_lookbehind", "target_lookbehind", "transformers_version", "use_cache", "use_mtp"),
         *("cache_config", "cache_implementation", "compile_config", "continuous_batching_config", "disable_compile"),
         *("is_assistant", "low_memory", "max_cache_len", "max_matching_ngram_size", "num_assistant_tokens"),
         *("num_assistant_tokens_schedule", "output_attentions", "output_hidden_states", "output_logits"),
         *("output_scores", "prefill_chunk_size", "prompt_lookup_num_tokens", "return_dict_in_generate"),
-        *(
-            "return_legacy_cache",
-            "speculation_type",
-            "target_lookbehind",
-            "transformers_version",
-            "use_cache",
-            "use_mtp",
-        ),
+        *("return_legacy_cache", "speculation_type"),
     }
 )
-FOLLOWED = frozenset(
+SUPPORTED = frozenset(
     {
         *("bad_words_ids", "begin_suppress_tokens", "bos_token_id", "decoder_start_token_id", "early_stopping"),
         *("encoder_no_repeat_ngram_size", "eos_token_id", "forced_bos_token_id", "forced_eos_token_id"),
@@ -68,8 +57,6 @@ FOLLOWED = frozenset(
         *("num_beams", "num_return_sequences", "pad_token_id", "repetition_penalty", "suppress_tokens", *BESIDE_BEAMS),
     }
 )
-
-
 SUPPRESSED = ("suppress_tokens", "begin_suppress_tokens")
 
 
@@ -83,21 +70,19 @@ class IgnoredSettings:
     def __init__(self, model: str, of_the_family: Collection[str] = (), vocab_size: int | None = None) -> None:
         self.model, self.vocab_size = model, vocab_size
         self.of_the_family = frozenset(of_the_family)
-        self._told: set[str] = set()
+        self._named: set[str] = set()  # by earlier warnings
 
-    def tell(self, generation_config: Any) -> None:
+    def warn(self, generation_config: Any) -> None:
         """Log a warning of the ignored settings that no earlier warning named.
 
         generation_config: a transformers GenerationConfig or a PlainConfig.
         """
         settings = {name: value for name, value in vars(generation_config).items() if value is not None}
-        told = [each for each in self._ignored(settings) if each not in self._told]
-        if told:
-            self._told.update(told)
-            logger.warning('ignoring unsupported settings of "%s": %s', self.model, ", ".join(told))
-
-    def _ignored(self, settings: Mapping[str, Any]) -> list[str]:
-        return [*_not_followed(settings), *self._unknown(settings), *self._outside(settings)]
+        ignored = [*_not_followed(settings), *self._unknown(settings), *self._outside(settings)]
+        new = [each for each in ignored if each not in self._named]
+        if new:
+            self._named.update(new)
+            logger.warning('ignoring unsupported settings of "%s": %s', self.model, ", ".join(new))
 
     def _outside(self, settings: Mapping[str, Any]) -> list[str]:
         """Return the suppressed token ids that the vocabulary lacks, by their settings."""
@@ -111,7 +96,7 @@ class IgnoredSettings:
 
     def _unknown(self, settings: Mapping[str, Any]) -> list[str]:
         """Return keys that are in no table, with their values, except lists and objects, which families define."""
-        known = FOLLOWED | WITHOUT_EFFECT | UNSUPPORTED.keys() | self.of_the_family
+        known = SUPPORTED | WITHOUT_EFFECT | UNSUPPORTED.keys() | self.of_the_family
         return [
             f"{name}={value}"
             for name, value in settings.items()

@@ -1,4 +1,4 @@
-"""InputProcessor: prepares requests. Every request passes it once, in any thread, before the scheduler sees it."""
+"""InputProcessor: prepares requests for the scheduler. It is called once for each request, in any thread."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from transept.core.request.generation_defaults import complete as complete_params
-from transept.core.request.generation_defaults import tokenize_bad_words
+from transept.core.request.generation_defaults import tokenize_bad_words, within_vocabulary
 from transept.core.request.generation_settings import check_generation_settings
 from transept.core.request.ignored_settings import IgnoredSettings
 from transept.core.request.inputs import PreparedRequest
@@ -20,8 +20,8 @@ from transept.registry.special_tokens import config_token
 
 
 def not_params(given: Any) -> ParameterError:
-    """Return the error of sampling_params that are none."""
-    message = f"must be SamplingParams, not {type(given).__name__}; of a dict, SamplingParams(**it) makes one"
+    """Return the error of sampling_params of another type."""
+    message = f"must be SamplingParams, not {type(given).__name__}; make one of a dict by SamplingParams(**it)"
     return ParameterError(f"{{sampling_params}} {message}", param="sampling_params", value=given)
 
 
@@ -34,8 +34,10 @@ class InputProcessor:
     def __init__(self, preprocess: InputPreprocessor, ignored_settings: IgnoredSettings) -> None:
         self.preprocess, self.ignored_settings = preprocess, ignored_settings
         self.generation_config = preprocess.view.generation_config
-        vocab_size = preprocess.shape.vocab_size
-        self.eos_token_ids = _eos_token_ids(self.generation_config, preprocess.view.config, vocab_size)
+        # The checkpoint's end-of-sequence tokens, for a request's generation config without any.
+        eos = getattr(self.generation_config, "eos_token_id", None)
+        eos = config_token(preprocess.view.config, "eos_token_id") if eos is None else eos
+        self.eos_token_ids = within_vocabulary(eos, preprocess.shape.vocab_size)
 
     def __call__(self, request: Request) -> PreparedRequest:
         """Preprocess the prompt and complete the sampling parameters.
@@ -64,9 +66,9 @@ class InputProcessor:
     def check(
         self, sampling_params: SamplingParams, generation_config: Any | None, decoder_prompt: list[int] | None
     ) -> None:
-        """Check what many requests have in common, before the first is made.
+        """Check the common parameters of many requests, before the first is made.
 
-        generation_config: as a Request has it. decoder_prompt: token ids; None: the family's default.
+        generation_config: see Request. decoder_prompt: token ids; None: the family's default.
         Raises ParameterError for parameters that contradict each other or the model, PromptError for the prompt.
         """
         prompt_token_ids = self.preprocess.decoder_inputs(decoder_prompt).token_ids
@@ -88,10 +90,9 @@ class InputProcessor:
             _check_generation_config(request.generation_config)
             raise
         if request.generation_config is not None:
-            self.ignored_settings.tell(request.generation_config)
+            self.ignored_settings.warn(request.generation_config)
         if params.stop and tokenizer is None:
-            message = "{stop} strings need a tokenizer, which this checkpoint lacks; pass {stop_token_ids}"
-            raise refusal(params, message)
+            raise refusal(params, "{stop} strings need a tokenizer, which this checkpoint lacks; pass {stop_token_ids}")
         params = tokenize_bad_words(params, tokenizer)
         if params.prompt_probe is not None:
             num_heads = shape.num_heads or shape.num_kv_heads
@@ -102,16 +103,8 @@ class InputProcessor:
         return params
 
 
-def _eos_token_ids(generation_config: Any, model_config: Any, vocab_size: int) -> tuple[int, ...]:
-    """The checkpoint's end-of-sequence tokens that are in the vocabulary, for a generation config without any."""
-    eos = getattr(generation_config, "eos_token_id", None)
-    eos = config_token(model_config, "eos_token_id") if eos is None else eos
-    eos = () if eos is None else (eos,) if isinstance(eos, int) else eos
-    return tuple(token for token in eos if 0 <= token < vocab_size)
-
-
 def _check_generation_config(generation_config: Any | None) -> None:
-    """Raise ParameterError, naming the setting, for a user's with a value of a wrong type."""
+    """Raise ParameterError, naming the setting, if a user's generation config has a value of a wrong type."""
     settings = {} if generation_config is None else vars(generation_config)
     try:
         check_generation_settings(settings, Path("generation_config"))

@@ -1,6 +1,6 @@
-"""InputPreprocessor: splits a user's prompt into what the encoder and what the decoder is given.
+"""InputPreprocessor: turns a user's prompt into the inputs of the encoder and of the decoder.
 
-Called by the engine when a request arrives. It needs a ModelSpec and a CheckpointView, but no model.
+The input processor calls it for every request. It needs a ModelSpec and a CheckpointView, but no model.
 """
 
 from __future__ import annotations
@@ -26,19 +26,17 @@ from transept.registry.checkpoint_view import CheckpointView
 from transept.registry.plugin_calls import call_prompt_rule
 from transept.registry.spec import ModelSpec
 
-_SINGLE_KEYS = (
-    *("prompt", "prompt_tokens", "prompt_token_ids", "encoder_inputs"),
-    *("multi_modal_data", "multi_modal_uuids"),
-)
+_CONTENT_KEYS = ("prompt", "prompt_tokens", "prompt_token_ids")
+_SINGLE_KEYS = (*_CONTENT_KEYS, "encoder_inputs", "multi_modal_data", "multi_modal_uuids")
 _EXPLICIT_KEYS = ("encoder_prompt", "decoder_prompt")
 NO_TOKENIZER = "this checkpoint has no tokenizer; pass token ids: TokensPrompt(prompt_tokens=[...])"
 
 
 @dataclass(frozen=True)
 class _Single:
-    """A single prompt, taken apart: text or token ids or neither, and multimodal data, with names for it, or none.
+    """The parts of a single prompt: text or token ids, and multimodal data with names for it.
 
-    inputs: what the encoder is given beside text.
+    inputs: the prompt's encoder_inputs.
     """
 
     text: str | None
@@ -49,16 +47,16 @@ class _Single:
 
     @property
     def empty(self) -> bool:
-        """Whether there is neither text nor tokens."""
+        """True if there is neither text nor tokens."""
         return not self.text and not self.token_ids
 
 
 class InputPreprocessor:
-    """Prompt in, EncoderDecoderInputs out.
+    """Converts prompts to EncoderDecoderInputs.
 
-    shape: of the model. A source_vocab_size of None is the config's, or if that has none at its top, that of its
-        encoder's config, or else the decoder's.
-    tokenizers: of the encoder's text and of the decoder's; None without one. limits: on a prompt's text.
+    shape: of the model. If its source_vocab_size is None, the config's vocab_size is used, else that of the encoder's
+        config, else the decoder's.
+    tokenizers: for the encoder's text and for the decoder's; None without one. limits: for a prompt's text.
     """
 
     def __init__(
@@ -86,7 +84,7 @@ class InputPreprocessor:
             single = _take_apart(prompt)
             if single.data is None or self._is_prompted(single.data):
                 encoder, decoder = single, None
-            else:  # the data goes to the encoder and pushes text and tokens to the decoder
+            else:  # the data is for the encoder, and the text or the tokens are for the decoder
                 encoder = _Single(None, None, single.data, single.uuids)
                 decoder = None if single.empty else _Single(single.text, single.token_ids, None)
         return EncoderDecoderInputs(self._encoder_inputs(encoder), self._decoder_inputs(decoder))
@@ -102,22 +100,20 @@ class InputPreprocessor:
         encoder = _take_apart(prompt["encoder_prompt"])
         if encoder.data is not None and not encoder.empty and not self._is_prompted(encoder.data):
             raise PromptError(
-                f'encoder_prompt holds text beside multimodal data, and the encoder of "{self.spec.name}" models reads '
-                "no text beside it; put the text into decoder_prompt",
+                f'encoder_prompt holds text and multimodal data, and the encoder of "{self.spec.name}" models reads no '
+                "text beside data; put the text into decoder_prompt",
                 param="encoder_prompt",
             )
         given = prompt.get("decoder_prompt")
         decoder = None if given is None else _take_apart(given)
-        if decoder is not None and decoder.data is not None:
-            message = "decoder_prompt holds multi_modal_data, which the encoder takes: move it there"
-            raise PromptError(message, param="decoder_prompt")
-        if decoder is not None and decoder.inputs:
-            message = "decoder_prompt holds encoder_inputs: move them to encoder_prompt"
+        if decoder is not None and (decoder.data or decoder.inputs):
+            misplaced = "multi_modal_data" if decoder.data else "encoder_inputs"
+            message = f"decoder_prompt holds {misplaced}, which only the encoder takes: move it to encoder_prompt"
             raise PromptError(message, param="decoder_prompt")
         return encoder, decoder
 
     def _is_prompted(self, data: Mapping[str, Any]) -> bool:
-        """Whether the encoder reads text beside this data."""
+        """True if the encoder reads text beside this data."""
         return any(modality in self.spec.prompted_modalities for modality in data)
 
     def _encoder_inputs(self, single: _Single) -> EncoderInputs:
@@ -135,7 +131,7 @@ class InputPreprocessor:
         return EncoderInputs(text, token_ids, len(token_ids), features, content_key=key)
 
     def _multimodal_inputs(self, single: _Single, given: Mapping[str, Any]) -> EncoderInputs:
-        """Of data, and of the text beside it where the encoder reads that."""
+        """Return the encoder's inputs for data, and for text beside it if the encoder reads that."""
         if len(given) != 1:
             message = f"multi_modal_data holds {sorted(given)}; give exactly one modality"
             raise PromptError(message, param="multi_modal_data", value=given)
@@ -145,9 +141,14 @@ class InputPreprocessor:
         token_ids = [operator.index(token) for token in mapped.token_ids]
         if outside := [token for token in token_ids if not 0 <= token < self.source_vocab_size]:
             last = self.source_vocab_size - 1
-            raise PromptError(f"{mapper} made token id {outside[0]} of the prompt, where ids go from 0 to {last}")
-        if single.empty:
-            self._check_declared_length(mapper, mapped.num_tokens)
+            raise PromptError(f"{mapper} made token id {outside[0]} of the prompt, but ids go from 0 to {last}")
+        limit = self.shape.max_source_positions
+        if single.empty and limit is not None and mapped.num_tokens > limit:
+            raise PluginError(
+                f"{mapper} declared num_tokens={mapped.num_tokens}, and the encoder gives {limit} tokens at most, by "
+                "max_source_positions of the model's shape(config). That is for the plugin's author: correct one of "
+                "the two, or if the data is longer than the model takes, raise a MediaError in the mapper"
+            )
         self._check_source_length(mapped.num_tokens)
         name = single.uuids.get(modality)
         known_by = mapped.kwargs if name is None else {"modality": modality, "name": name, "form": _form(mapped)}
@@ -157,34 +158,19 @@ class InputPreprocessor:
         return EncoderInputs(single.text or None, token_ids, mapped.num_tokens, mapped.kwargs, key, mapper)
 
     def _encoder_prompt(self, single: _Single) -> EncoderPrompt:
-        """Raises PromptError for a text beyond the limits or without a tokenizer, and ids outside the vocabulary."""
+        """Return text or token ids for the mapper. Raises PromptError if they are outside limits or vocabulary."""
         if single.empty:
             return EncoderPrompt()
         if single.token_ids is not None:
-            token_ids = self._token_ids(single, self.source_tokenizer, self.source_vocab_size, add_special_tokens=False)
-            return EncoderPrompt(token_ids=token_ids)
-        if self.source_tokenizer is None:
-            raise PromptError(NO_TOKENIZER)
-        self.limits.check_text(single.text or "", "the prompt")
+            _check_token_ids(single.token_ids, self.source_vocab_size)
+            return EncoderPrompt(token_ids=single.token_ids)
+        self._check_text(single, self.source_tokenizer)
         return EncoderPrompt(single.text)
 
     def _check_source_length(self, num_tokens: int) -> None:
         limit = self.shape.max_source_positions
         if limit is not None and num_tokens > limit:
             raise PromptError(f"the encoder's prompt has {num_tokens} tokens; this model reads {limit}: shorten it")
-
-    def _check_declared_length(self, mapper: str, num_tokens: int) -> None:
-        """Raise PluginError for a mapper that gives data more tokens than the encoder has positions.
-
-        Data that are too long it refuses itself, with a MediaError: only it knows how to say by how much.
-        """
-        limit = self.shape.max_source_positions
-        if limit is not None and num_tokens > limit:
-            raise PluginError(
-                f"{mapper} declared num_tokens={num_tokens}, and the encoder gives {limit} tokens at most, by "
-                "max_source_positions of the model's shape(config). That is for the plugin's author: correct one of "
-                "the two, or where these data are longer than the model takes, raise a MediaError in the mapper"
-            )
 
     def _decoder_inputs(self, single: _Single | None) -> DecoderInputs:
         text = None
@@ -203,7 +189,7 @@ class InputPreprocessor:
             for token in token_ids:
                 if token is not None and not (isinstance(token, Integral) and 0 <= int(token) < vocab_size):
                     raise PromptError(
-                        f'the decoder prompt rule of "{self.spec.name}" models gives {reprlib.repr(token_ids)}, where '
+                        f'the decoder prompt rule of "{self.spec.name}" models gives {reprlib.repr(token_ids)}, but '
                         f"token ids go from 0 to {vocab_size - 1}",
                         param="decoder_prompt",
                     )
@@ -212,8 +198,8 @@ class InputPreprocessor:
             raise PromptError(message, param="decoder_prompt")
         if None in token_ids:
             raise PromptError(
-                "this checkpoint does not say how the decoder's prompt starts: its config lacks "
-                "decoder_start_token_id or bos_token_id; pass a decoder_prompt with all its tokens",
+                "the start of the decoder's prompt is unknown: this checkpoint's config lacks decoder_start_token_id "
+                "or bos_token_id; pass a decoder_prompt with all its tokens",
                 param="decoder_prompt",
             )
         limit = self.shape.max_target_positions
@@ -226,22 +212,28 @@ class InputPreprocessor:
         return DecoderInputs(_text(text, token_ids, self.tokenizer), token_ids)
 
     def decoder_inputs(self, token_ids: list[int] | None) -> DecoderInputs:
-        """The decoder's side of a prompt with these token ids; None: the family's default. Raises PromptError."""
+        """Return the decoder's inputs for these token ids; None: the family's default. Raises PromptError."""
         return self._decoder_inputs(None if token_ids is None else _Single(None, token_ids, None))
 
     def _token_ids(self, single: _Single, tokenizer: Any, vocab_size: int, *, add_special_tokens: bool) -> list[int]:
-        """The prompt's tokens: given, or the text's, in which special tokens such as ``<|en|>`` are recognised."""
-        if single.token_ids is not None:
-            token_ids = single.token_ids
-        elif tokenizer is None:
-            raise PromptError(NO_TOKENIZER)
-        else:
-            self.limits.check_text(single.text or "", "the prompt")
+        """Return the prompt's token ids, or its text's, in which special tokens such as ``<|en|>`` are recognised."""
+        token_ids = single.token_ids
+        if token_ids is None:
+            self._check_text(single, tokenizer)
             token_ids = list(tokenizer(single.text, add_special_tokens=add_special_tokens).input_ids)
-        for token in token_ids:
-            if not 0 <= token < vocab_size:
-                raise PromptError(f"token id {token} is outside of the vocabulary, 0 to {vocab_size - 1}")
+        _check_token_ids(token_ids, vocab_size)
         return token_ids
+
+    def _check_text(self, single: _Single, tokenizer: Any) -> None:
+        if tokenizer is None:
+            raise PromptError(NO_TOKENIZER)
+        self.limits.check_text(single.text or "", "the prompt")
+
+
+def _check_token_ids(token_ids: list[int], vocab_size: int) -> None:
+    for token in token_ids:
+        if not 0 <= token < vocab_size:
+            raise PromptError(f"token id {token} is outside of the vocabulary, 0 to {vocab_size - 1}")
 
 
 def _text(text: str | None, token_ids: Sequence[int], tokenizer: Any) -> str | None:
@@ -258,23 +250,19 @@ def _take_apart(prompt: Any) -> _Single:
     for key in prompt:
         if key not in _SINGLE_KEYS:
             raise PromptError(f"a prompt has no {key!r}.{suggest(str(key), (*_SINGLE_KEYS, *_EXPLICIT_KEYS))}")
-    given = [key for key in _SINGLE_KEYS[:3] if prompt.get(key) is not None]
+    given = [key for key in _CONTENT_KEYS if prompt.get(key) is not None]
     data = prompt.get("multi_modal_data")
-    if data is not None and not isinstance(data, Mapping):
-        kind = type(data).__name__
-        message = f'multi_modal_data is {{modality: data}}, such as {{"audio": "talk.flac"}}, not a {kind}'
+    if data is not None and not (isinstance(data, Mapping) and all(isinstance(modality, str) for modality in data)):
+        shown = reprlib.repr([*data]) if isinstance(data, Mapping) else f"a {type(data).__name__}"
+        message = f'multi_modal_data is {{modality: data}}, such as {{"audio": "talk.flac"}}, not {shown}'
         raise PromptError(message, param="multi_modal_data", value=data)
-    for modality in data or ():
-        if not isinstance(modality, str):
-            message = f'multi_modal_data names modalities, such as "audio"; {modality!r} is no name'
-            raise PromptError(message, param="multi_modal_data", value=data)
     data = data or None
     uuids = _uuids(prompt.get("multi_modal_uuids"), data)
     inputs = _inputs(prompt.get("encoder_inputs"), data)
     if len(given) > 1:
         raise PromptError(f"a prompt holds both {given[0]!r} and {given[1]!r}; give one of them")
     if not given and data is None:
-        raise PromptError("a prompt is empty; give prompt, prompt_tokens or multi_modal_data")
+        raise PromptError("the prompt is empty; give prompt, prompt_tokens or multi_modal_data")
     if not given:
         return _Single(None, None, data, uuids)
     value = prompt[given[0]]
@@ -294,7 +282,7 @@ def _inputs(given: Any, data: Mapping[str, Any] | None) -> Mapping[str, Any]:
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        message = f"encoder_inputs is {{name: value}}, by the names of the family, not {reprlib.repr(given)}"
+        message = f"encoder_inputs is {{name: value}}, with the model family's names, not {reprlib.repr(given)}"
         raise PromptError(message, param="encoder_inputs", value=given)
     if given and data is not None:
         message = "encoder_inputs go with text that the encoder reads; this prompt holds multi_modal_data"
@@ -306,17 +294,16 @@ def _uuids(given: Any, data: Mapping[str, Any] | None) -> Mapping[str, str]:
     if given is None:
         return {}
     if not isinstance(given, Mapping) or any(not isinstance(name, str) or not name for name in given.values()):
-        message = 'multi_modal_uuids is {modality: a name of yours for its data}, such as {"audio": "talk-1"}'
+        message = 'multi_modal_uuids is {modality: your name for its data}, such as {"audio": "talk-1"}'
         raise PromptError(message, param="multi_modal_uuids", value=given)
-    for modality in given:
-        if modality not in (data or {}):
-            message = f"multi_modal_uuids names {modality!r}, of which multi_modal_data holds nothing"
-            raise PromptError(message, param="multi_modal_uuids", value=given)
+    if missing := [modality for modality in given if modality not in (data or {})]:
+        message = f"multi_modal_uuids names {missing[0]!r}, which multi_modal_data does not have"
+        raise PromptError(message, param="multi_modal_uuids", value=given)
     return given
 
 
 def _form(mapped: MappedInput) -> str:
-    """Its length, shapes and dtypes: inputs that differ in them share no cross table, whatever their name."""
+    """Return an input's length, shapes and dtypes. Inputs of one name share a cross table only if these agree."""
     forms = [
         f"{keyword} {getattr(value, 'dtype', type(value).__name__)} {tuple(getattr(value, 'shape', ()))}"
         for keyword, value in sorted(mapped.kwargs.items())
@@ -325,10 +312,10 @@ def _form(mapped: MappedInput) -> str:
 
 
 def content_key(encoder_input: Mapping[str, Any]) -> bytes | None:
-    """A hash of the encoder's input; None for values that NumPy does not hold.
+    """Return a hash of the encoder's input; None for values that NumPy cannot represent.
 
-    BLAKE3: a cache that requests share must not mistake one input for another made to look alike, and a window of sound
-    (1.5 MB) takes it 0.35 ms, where BLAKE2 takes 2.8 to 3.8 (best of 50 on a Xeon of the fourth generation).
+    A cryptographic hash, so that no request can forge another's key. BLAKE3 takes 0.35 ms for a window of audio
+    (1.5 MB), and BLAKE2 2.8 to 3.8 ms (best of 50 on a 4th-generation Xeon).
     """
     digest = blake3()
     for name, value in sorted(encoder_input.items()):

@@ -1,7 +1,7 @@
-"""SamplingParams: how the tokens of one request are chosen and when it ends.
+"""SamplingParams: the parameters by which one request's tokens are chosen and by which it ends.
 
-Made by the user, completed once by `generation_defaults.complete` with the checkpoint's own settings, read by the
-sampler, the beam search and the stop check. No torch here.
+Users make them, and `generation_defaults.complete` fills in the checkpoint's settings. The sampler, the beam search and
+the stop checker read them. No torch here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from transept.options import (
 
 _count = partial(Option, metavar="N", le=MAX_INTEGER)
 
-# What the sampler reads, besides what `sampling_key` itself puts together.
+# Parameters that the sampler reads, besides those that `sampling_key` adds conditionally.
 KEY_OF_BEAMS = (
     *("repetition_penalty", "presence_penalty", "frequency_penalty", "no_repeat_ngram_size"),
     *("encoder_no_repeat_ngram_size", "logit_bias", "allowed_token_ids", "suppress_tokens", "begin_suppress_tokens"),
@@ -40,9 +40,9 @@ KEY_OF_SAMPLES = ("temperature", "top_k", "top_p", "min_p", *KEY_OF_BEAMS)
 @declares_options("SamplingParams has no")
 @dataclass(frozen=True)
 class SamplingParams:
-    """How one request decodes. A field left None takes the checkpoint's generation_config.json value, if it has one.
+    """Decoding parameters of one request. If a field is None, the checkpoint's generation_config.json sets it.
 
-    Raises ParameterError for unknown, ill-valued or contradictory parameters.
+    Raises ParameterError for unknown, invalid or contradictory parameters.
     """
 
     n: Annotated[
@@ -260,9 +260,9 @@ class SamplingParams:
 
     @cached_property
     def sampling_key(self) -> tuple[Hashable, ...]:
-        """What a token is chosen by: requests equal in it are sampled together, whatever else they ask for.
+        """Key of all parameters by which a token is chosen. Requests with equal keys are sampled together.
 
-        Meaningful once these parameters are known.
+        Valid once the parameters are complete, like the properties below.
         """
         ends = (self.min_tokens, self.eos_token_ids, self.stop_token_ids) if self.min_tokens else ()
         last = (self.max_tokens, self.forced_eos_token_id) if self.forced_eos_token_id else ()
@@ -271,41 +271,40 @@ class SamplingParams:
 
     @property
     def greedy(self) -> bool:
-        """Whether the most likely token is taken. Meaningful once the temperature is known."""
+        """True if the most likely token is taken."""
         return self.temperature == 0.0
 
     @property
     def beam_search(self) -> bool:
-        """Whether several hypotheses are followed. Meaningful once num_beams is known."""
+        """True if the request uses beam search."""
         return (self.num_beams or 1) > 1
 
     @property
     def num_hypotheses(self) -> int:
-        """How many hypotheses end a beam search. Meaningful once num_beams is known."""
+        """Number of hypotheses that a beam search collects."""
         return max(1, round((self.num_beams or 1) * self.patience))
 
     @property
     def reads_tokens(self) -> bool:
-        """Whether what may be chosen depends on which tokens were chosen before, beyond how many."""
+        """True if the choice of a token depends on earlier tokens, and not only on their number."""
         penalized = (self.repetition_penalty or 1.0) != 1.0 or self.presence_penalty or self.frequency_penalty
         return bool(penalized or self.forbids_runs or self.logits_processors)
 
     @property
     def forbids_runs(self) -> bool:
-        """Whether runs of tokens are forbidden. Meaningful once these parameters are known."""
+        """True if sequences of tokens are forbidden."""
         return bool(self.no_repeat_ngram_size or self.encoder_no_repeat_ngram_size or self.bad_words_ids)
 
     def _check_contradictions(self) -> None:
         if self.max_tokens is not None and (self.min_tokens or 0) > self.max_tokens:
             raise refusal(self, "{min_tokens=} is over {max_tokens=}")
         if self.stop and not self.detokenize:
-            message = "{stop} strings are looked for in the text; leave {detokenize} True, or use {stop_token_ids}"
-            raise refusal(self, message)
+            raise refusal(self, "{stop} strings need the text: leave {detokenize} True, or use {stop_token_ids}")
         if self.beam_search:
             self._check_beam_search()
         elif self.num_beams is not None and (self.num_return_sequences or 1) > 1:
             advice = f"set {{num_beams}}, or draw samples with {{n={self.num_return_sequences}}}"
-            raise refusal(self, "{num_return_sequences=} needs a beam search that wide; " + advice)
+            raise refusal(self, "{num_return_sequences=} needs a beam search of at least that width; " + advice)
         if self.temperature == 0.0 or self.beam_search:
             why, advice = "{temperature=} is greedy", "set {temperature} above 0 to sample"
             if self.beam_search:
@@ -317,11 +316,9 @@ class SamplingParams:
 
     def _check_beam_search(self) -> None:
         if self.temperature:
+            advice = "set {num_beams=1} to sample, or {temperature=0}"
             raise refusal(
-                self,
-                "{num_beams=} searches without chance, so {temperature=} has no meaning; set {num_beams=1} to "
-                "sample, or {temperature=0}",
-                "temperature",
+                self, "{num_beams=} does not sample, so {temperature=} has no meaning; " + advice, "temperature"
             )
         if self.n > 1:
             message = f"{{n}} counts samples; for {self.n} hypotheses of {{num_beams=}} set {{num_return_sequences}}"
@@ -329,22 +326,18 @@ class SamplingParams:
         if (self.num_return_sequences or 1) > (self.num_beams or 1):
             raise refusal(self, "{num_return_sequences=} is over {num_beams=}")
         if (self.num_return_sequences or 1) > self.num_hypotheses:
-            raise refusal(
-                self,
-                f"{{patience=}} ends a search of {{num_beams=}} with {self.num_hypotheses} hypotheses, and "
-                "{num_return_sequences=} are asked for; set {patience=1}, or ask for fewer",
-            )
+            found = f"{{patience=}} ends a search of {{num_beams=}} with {self.num_hypotheses} hypotheses"
+            raise refusal(self, found + ", fewer than {num_return_sequences=}; set {patience=1}, or request fewer")
         if self.stop:
-            message = "{stop} strings do not go with {num_beams=}; use {stop_token_ids}, or {num_beams=1}"
-            raise refusal(self, message)
+            raise refusal(self, "{stop} strings do not work with {num_beams=}; use {stop_token_ids}, or {num_beams=1}")
 
     def _check_allowed(self) -> None:
-        """Raise ParameterError unless something is left to draw at every position."""
+        """Raise ParameterError unless a token may be drawn at every position."""
         if self.allowed_token_ids is None:
             return
-        left = {*self.allowed_token_ids}.difference(self.suppress_tokens or (), self.begin_suppress_tokens or ())
-        if not left:
-            raise refusal(self, "{allowed_token_ids} leaves no token: it is empty or all of it is suppressed")
-        if self.min_tokens and not left.difference(self.stop_token_ids, self.eos_token_ids or ()):
+        allowed = {*self.allowed_token_ids}.difference(self.suppress_tokens or (), self.begin_suppress_tokens or ())
+        if not allowed:
+            raise refusal(self, "{allowed_token_ids} leaves no token: it is empty, or all its tokens are suppressed")
+        if self.min_tokens and not allowed.difference(self.stop_token_ids, self.eos_token_ids or ()):
             message = "{allowed_token_ids} leaves only tokens that end the output, and {min_tokens} forbids them"
             raise refusal(self, message)

@@ -1,8 +1,7 @@
-"""Beam search: which hypotheses of a request go on, which have ended, and when the search is over.
+"""BeamSearch: decides which beams of a request continue, which are hypotheses, and when the search ends.
 
-One BeamSearch a request, made and asked by the engine after every step. It decides by log probabilities only; forking
-and freeing the sequences' blocks is the engine's part. The rules are those of transformers' beam search, so that a
-checkpoint's settings mean here what they mean there. No torch here.
+Each request with a beam search has one. After every step the engine core calls it, and then forks and frees the beams'
+blocks. The rules are those of transformers' beam search. No torch here.
 """
 
 from __future__ import annotations
@@ -31,20 +30,16 @@ class BeamSearch:
 
     params: the request's, completed. num_forced: tokens of the decoder prompt that count as new in a hypothesis'
         length (see `num_forced_tokens`).
-
-    hypotheses: copies of beams that have ended, best first, num_beams times patience at most. They hold no blocks.
+    hypotheses: copies of ended beams, best first, at most num_beams times patience. They hold no blocks.
     """
 
     def __init__(self, params: SamplingParams, num_forced: int) -> None:
-        assert params.num_beams is not None
-        assert params.length_penalty is not None
-        self.params = params
-        self.num_beams = params.num_beams
+        self.params, self.num_forced = params, num_forced
+        self.num_beams = params.num_beams or 1
         self.num_hypotheses = params.num_hypotheses
-        self.length_penalty = params.length_penalty
-        self.num_forced = num_forced
+        self.length_penalty = 1.0 if params.length_penalty is None else params.length_penalty
         num_ends = len({*(() if params.ignore_eos else params.eos_token_ids or ()), *params.stop_token_ids})
-        self.num_candidates = max(2, 1 + num_ends) * params.num_beams  # should every beam end, as many can go on
+        self.num_candidates = max(2, 1 + num_ends) * self.num_beams  # enough to continue even if every beam can end
         self.hypotheses: list[Sequence] = []
 
     def advance(
@@ -53,10 +48,10 @@ class BeamSearch:
         sampled: Mapping[int, list[SampledToken]],
         end: Callable[[int, int], End | None],
     ) -> list[Continuation]:
-        """Take one step: keep what ended among the hypotheses, return how the search goes on, best first.
+        """Advance the search by one step, and return the beams that continue, best first; none: the search is over.
 
-        beams: the running ones, at first a single one. sampled: each beam's most likely tokens, by sequence id.
-        end: (token id, tokens with it) -> how it ends a sequence, or None. An empty list: the search is over.
+        beams: the running ones, in the first step only one. sampled: each beam's most likely tokens, by sequence id.
+        end: (token id, number of new tokens including it) -> how it ends a sequence, or None.
         """
         continuations = [
             Continuation(beam, token, beam.cumulative_logprob + token.logprob)
@@ -69,13 +64,13 @@ class BeamSearch:
             ended = end(continuation.token.token_id, len(continuation.parent.output_token_ids) + 1)
             if ended is None:
                 running.append(continuation)
-            elif rank < self.num_beams:  # one that ends is a hypothesis only where it would have been a beam
+            elif rank < self.num_beams:  # ended continuations count only among the best num_beams
                 hypothesis = continuation.parent.fork(continuation.parent.seq_id, 0)
                 hypothesis.append_token(continuation.token)
                 hypothesis.status, hypothesis.stop_reason = ended
                 self._keep(hypothesis)
         running = running[: self.num_beams]
-        if not continuations:  # nothing may follow: what there is has to do
+        if not continuations:  # every token is forbidden: settle for the current beams
             for beam in beams:
                 beam.status = SequenceStatus.STOPPED
                 self._keep(beam)
@@ -88,19 +83,18 @@ class BeamSearch:
         del self.hypotheses[self.num_hypotheses :]
 
     def _can_improve(self, best: Continuation) -> bool:
-        """Whether the search goes on, by the three forms of early_stopping. best: the best running beam."""
+        """True if the search continues, by the three forms of early_stopping. best: the best running beam."""
         if len(self.hypotheses) < self.num_hypotheses:
             return True
         if self.params.early_stopping is True:
             return False
         length = len(best.parent.output_token_ids) + 1
         if self.params.early_stopping == "never" and self.length_penalty > 0.0:
-            assert self.params.max_tokens is not None
-            length = self.params.max_tokens  # the longest gives the best score
+            length = self.params.max_tokens or length  # the maximum length gives the best score
         return self._score(best.cumulative_logprob, length) > _score_of(self.hypotheses[-1])
 
     def _score(self, cumulative_logprob: float, num_tokens: int) -> float:
-        """What hypotheses are ranked by: ``cumulative_logprob / length**length_penalty``."""
+        """Return the score that ranks hypotheses: ``cumulative_logprob / length**length_penalty``."""
         length: float = (num_tokens + self.num_forced) ** self.length_penalty
         return cumulative_logprob / length
 

@@ -1,11 +1,11 @@
-"""A pool of equal blocks on one device, handed out in runs of consecutive numbers.
+"""BlockAllocator: a pool of equal blocks, allocated in runs of consecutive numbers.
 
-Used by BlockSpaceManager alone, once for the device and once for the host. Knows block numbers and reference counts,
-never what a block holds.
+BlockSpaceManager has one for the device and one for the host. A pool tracks block numbers and reference counts, and not
+the blocks' contents.
 
-Runs matter because a table of consecutive blocks can be read as one view of the cache, without a gather. Cross
-tables, long and of fixed length, are taken from the low end of the pool; self tables, short and growing block by
-block, from the high end, so that the small pieces do not break up the room for the large ones.
+A table of consecutive blocks can be read as one view of the cache, without a gather. Cross tables are long and have a
+fixed length: they are taken from the low end of the pool. Self tables are short and grow block by block: they are taken
+from the high end, so that they do not fragment the space for cross tables.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from collections.abc import Iterable, Mapping
 
 
 class BlockError(AssertionError):
-    """The pool's books do not balance, or blocks were taken without asking first: a bug, never a user's mistake."""
+    """A pool is inconsistent, or has fewer free blocks than its caller takes: a bug, never a user's mistake."""
 
 
 class BlockAllocator:
-    """Blocks 0 .. num_blocks - 1 with a reference count each. Every method but `check` costs time in the free runs.
+    """Blocks 0 .. num_blocks - 1 with reference counts. All methods but `check` take time linear in the free runs.
 
-    num_free: blocks that nobody owns.
+    num_free: number of blocks without owners.
     """
 
     def __init__(self, num_blocks: int) -> None:
@@ -32,14 +32,14 @@ class BlockAllocator:
         """Make every block free."""
         self.num_free = self.num_blocks
         self._ref_counts = [0] * self.num_blocks
-        # The free runs, ascending; two never touch, since `free` merges them.
+        # The free runs, ascending. Two runs never touch, because `free` merges them.
         self._starts = [0] if self.num_blocks else []
         self._lengths = [self.num_blocks] if self.num_blocks else []
 
     def allocate_low(self, count: int) -> list[int]:
-        """`count` blocks as the lowest free run that is long enough, else as the fewest runs; ascending.
+        """Take `count` blocks from the lowest free run that is long enough, else from the fewest runs; ascending.
 
-        Raises BlockError when fewer are free.
+        Raises BlockError if fewer are free.
         """
         for index, length in enumerate(self._lengths):
             if length >= count:
@@ -47,9 +47,9 @@ class BlockAllocator:
         return self._take_longest(count)
 
     def allocate_high(self, count: int) -> list[int]:
-        """`count` blocks as the highest free run that is long enough, else as the fewest runs; ascending.
+        """Take `count` blocks from the highest free run that is long enough, else from the fewest runs; ascending.
 
-        Raises BlockError when fewer are free.
+        Raises BlockError if fewer are free.
         """
         for index in range(len(self._lengths) - 1, -1, -1):
             length = self._lengths[index]
@@ -58,9 +58,9 @@ class BlockAllocator:
         return self._take_longest(count)
 
     def allocate_after(self, block: int) -> int:
-        """One block to follow an owned `block`: the next number if it is free, else one from the high end.
+        """Take the block after an owned `block` if it is free, else one from the high end.
 
-        Raises BlockError when none is free.
+        Raises BlockError if no block is free.
         """
         index = bisect_left(self._starts, block + 1)
         if index < len(self._starts) and self._starts[index] == block + 1:
@@ -68,45 +68,41 @@ class BlockAllocator:
         return self.allocate_high(1)[0]
 
     def ref_count(self, block: int) -> int:
-        """How many tables own the block."""
+        """Return the number of tables that own the block."""
         return self._ref_counts[block]
 
     def share(self, blocks: Iterable[int]) -> None:
-        """Count one more owner of each block. Raises BlockError for a free one."""
+        """Add an owner to each block. Raises BlockError for a free block."""
         for block in blocks:
             if not self._ref_counts[block]:
-                raise BlockError(f"block {block} is shared but nobody owns it")
+                raise BlockError(f"block {block} is shared but has no owner")
             self._ref_counts[block] += 1
 
     def free(self, blocks: Iterable[int]) -> None:
-        """Count one owner less of each block; those with none left become free. Raises BlockError for a free one."""
-        start = length = 0  # the run of consecutive freed blocks gathered so far
+        """Remove an owner of each block; blocks without owners become free. Raises BlockError for a free block."""
+        start = length = 0  # the current run of consecutive freed blocks
         for block in blocks:
-            owners_left = self._ref_counts[block] - 1
-            if owners_left < 0:
-                raise BlockError(f"block {block} is freed but nobody owns it")
-            self._ref_counts[block] = owners_left
-            if owners_left:
+            if not self._ref_counts[block]:
+                raise BlockError(f"block {block} is freed but has no owner")
+            self._ref_counts[block] -= 1
+            if self._ref_counts[block]:
                 continue
-            if length and block == start + length:
-                length += 1
-                continue
-            if length:
-                self._give_back(start, length)
-            start, length = block, 1
-        if length:
-            self._give_back(start, length)
+            if block != start + length:
+                self._add_run(start, length)
+                start, length = block, 0
+            length += 1
+        self._add_run(start, length)
 
     def check(self, owners: Mapping[int, int]) -> None:
-        """Raise BlockError unless every block has as many owners as counted, and owned and free blocks are the pool.
+        """Raise BlockError unless all reference counts are right, and owned and free blocks make up the pool.
 
-        owners: block -> how many tables hold it; a block that is not there has none.
+        owners: block -> number of tables with it; blocks without owners are absent.
         """
         counted = {block: count for block, count in enumerate(self._ref_counts) if count}
         if counted != dict(owners):
-            raise BlockError(f"owned blocks are counted as {counted}, but tables hold {dict(owners)}")
+            raise BlockError(f"the reference counts are {counted}, but tables hold {dict(owners)}")
         free: list[int] = []
-        end = -1  # end of the run before; a gap must follow it
+        end = -1  # end of the previous run; a gap must follow it
         for start, length in zip(self._starts, self._lengths, strict=True):
             if start <= end or length < 1:
                 raise BlockError(f"free runs are out of order or unmerged: {self._starts} of lengths {self._lengths}")
@@ -116,7 +112,7 @@ class BlockAllocator:
             raise BlockError(f"{self.num_free} free blocks {free} and owned blocks {counted} do not make up the pool")
 
     def _take(self, index: int, start: int, count: int) -> list[int]:
-        """Take [start, start + count) out of the free run `index`."""
+        """Take blocks [start, start + count) from the free run `index`."""
         if not count:
             return []
         #  the run    |--- before ---|--- count ---|--- after ---|
@@ -137,9 +133,9 @@ class BlockAllocator:
         return list(range(start, start + count))
 
     def _take_longest(self, count: int) -> list[int]:
-        """`count` blocks from the longest runs first, which makes the runs as few as they can be."""
+        """Take `count` blocks from the longest runs first, which takes the fewest runs."""
         if count > self.num_free:
-            raise BlockError(f"{count} blocks are taken but only {self.num_free} are free; ask before taking")
+            raise BlockError(f"{count} blocks are taken but only {self.num_free} are free")
         blocks: list[int] = []
         while len(blocks) < count:
             index = max(range(len(self._lengths)), key=self._lengths.__getitem__)
@@ -147,8 +143,10 @@ class BlockAllocator:
             blocks += self._take(index, self._starts[index], piece)
         return sorted(blocks)
 
-    def _give_back(self, start: int, length: int) -> None:
-        """Add a free run, merged with the neighbours that it touches."""
+    def _add_run(self, start: int, length: int) -> None:
+        """Add a free run, merged with adjacent ones. Does nothing for length 0."""
+        if not length:
+            return
         self.num_free += length
         index = bisect_left(self._starts, start)
         if index < len(self._starts) and start + length == self._starts[index]:

@@ -1,12 +1,11 @@
-"""BlockSpaceManager: which cache blocks each request owns, for self- and for cross-attention, on device and host.
+"""BlockSpaceManager: assigns cache blocks to requests, for self- and for cross-attention, on device and host.
 
-Asked by the scheduler before and when it runs, grows, forks, preempts or frees a request. Keeps the books only: the
-copies that follow from a decision are returned as pairs of block numbers for the execution side to carry out.
+The scheduler calls it to run, grow, fork, preempt or free a request. It only tracks block numbers: methods that require
+copies return pairs of block numbers, and the execution side copies the blocks.
 """
 
 from __future__ import annotations
 
-import enum
 from collections import Counter
 from collections.abc import Callable, Iterable
 
@@ -17,25 +16,16 @@ from transept.core.scheduling.sequence_group import SequenceGroup
 from transept.core.scheduling.step import BlockTable, num_blocks_behind
 
 
-class AllocStatus(enum.Enum):
-    """Whether a group's tables fit: now, once others have freed theirs, or never."""
-
-    OK = "ok"
-    LATER = "later"
-    NEVER = "never"
-
-
 class BlockSpaceManager:
-    """One pool of blocks on the device and one on the host, each serving self and cross tables.
+    """One pool of blocks on the device and one on the host, each for self and cross tables.
 
-    Self blocks are shared between the decoder sequences of one group, cross tables between groups with equal encoder
-    inputs. A group lives wholly on one side.
+    Decoder sequences of one group share self blocks, and groups with equal encoder inputs share a cross table. All
+    blocks of a group are on one side.
 
-    window: tokens that every decoder layer's self-attention sees at most: a sequence that grows gives the blocks behind
-        them back. None: all tokens.
-    block_tables: by decoder sequence id, whose slots hold the sequence's tokens, those behind the window and one that
-        is still to be computed aside. cross_block_tables: by request id, whose slots are the encoder's output. All are
-        live and for reading only; a table changes in calls to this class alone.
+    window: see ModelShape. As a sequence grows, its blocks outside the window are freed.
+    block_tables: blocks of self-attention in token order, by decoder sequence id, without those outside the window.
+    cross_block_tables: blocks of the encoder's output in token order, by request id. The tables are live, and only this
+    class changes them.
     num_encoder_runs, num_encoder_hits: prefills whose encoder had to run, and those whose input was in the cache.
     """
 
@@ -48,7 +38,7 @@ class BlockSpaceManager:
         *,
         in_host_memory: bool = False,
     ) -> None:
-        self.block_size = block_size  # slots (tokens) a block
+        self.block_size = block_size  # slots (tokens) of a block
         self.window = window
         self.num_device_blocks = num_device_blocks
         self.num_host_blocks = num_host_blocks
@@ -60,57 +50,46 @@ class BlockSpaceManager:
         self.block_tables: dict[int, BlockTable] = {}
         self.cross_block_tables: dict[str, BlockTable] = {}
         self._pool_of_seq: dict[int, BlockAllocator] = {}  # where a table's blocks are; same keys as block_tables
-        self._num_given_back: dict[int, int] = {}  # blocks that stood before a table's first; 0 where it has no entry
+        self._num_outside: dict[int, int] = {}  # freed blocks before a table's first, by sequence; 0 without an entry
         self._pool_of_cross: dict[str, BlockAllocator] = {}  # same keys as cross_block_tables
 
     @property
     def num_free_device_blocks(self) -> int:
-        """Device blocks that nobody uses: free, or with the encoder output of requests that are gone."""
+        """Number of device blocks without users, including encoder outputs of earlier requests."""
         return self._device.num_free + self._encoded.num_unused_blocks
 
     @property
     def num_free_host_blocks(self) -> int:
-        """Host blocks that nobody owns."""
+        """Number of host blocks without owners."""
         return self._host.num_free
 
     def num_blocks_for(self, num_tokens: int) -> int:
-        """Blocks that hold so many tokens."""
+        """Return the number of blocks that `num_tokens` tokens take."""
         return -(-num_tokens // self.block_size)
 
-    def get_block_table(self, seq: Sequence) -> BlockTable:
-        """The sequence's self-attention blocks in token order; live, for reading only."""
-        return self.block_tables[seq.seq_id]
-
-    def get_cross_block_table(self, group: SequenceGroup) -> BlockTable:
-        """The group's cross-attention blocks in token order; live, for reading only."""
-        return self.cross_block_tables[group.request_id]
-
     def is_encoded(self, group: SequenceGroup) -> bool:
-        """Whether the device holds the output for the group's encoder input, so that its encoder need not run."""
+        """True if the device has the output for the group's encoder input, so that its encoder need not run."""
         return group.content_key in self._encoded
 
     def forget_encoded(self, group: SequenceGroup) -> None:
-        """Share the group's cross table with nobody else: the step that was to write it failed."""
+        """Stop sharing the group's cross table, because the step that writes it failed."""
         self._encoded.forget(group.content_key)
 
-    def can_allocate(self, group: SequenceGroup, reserve: int = 0) -> AllocStatus:
-        """Whether `allocate` would work and leave `reserve` device blocks free."""
+    def can_allocate(self, group: SequenceGroup, reserve: int = 0) -> bool:
+        """True if `allocate` would work and leave `reserve` device blocks free."""
         own = sum(self.num_blocks_for(seq.num_tokens) for seq in group.unfinished_seqs)
-        if own + self.num_blocks_for(group.encoder_seq.num_tokens) > self.num_device_blocks:
-            return AllocStatus.NEVER
-        needed = own + self._num_cross_blocks_to_take(group) + reserve
-        return AllocStatus.OK if needed <= self.num_free_device_blocks else AllocStatus.LATER
+        return own + self._num_cross_blocks_to_take(group) + reserve <= self.num_free_device_blocks
 
     def allocate(self, group: SequenceGroup) -> None:
-        """Give the group a cross table, a shared one if its input is encoded, and each unfinished decoder sequence one.
+        """Allocate a group's cross table, or share it if its input is encoded, and its unfinished sequences' tables.
 
-        A group that is recomputed may have several sequences: they no longer share blocks. Raises BlockError when the
-        group has tables already or the blocks are not there.
+        A group that is recomputed may have several sequences: they no longer share blocks. Raises BlockError if the
+        group has tables already, or if there are too few free blocks.
         """
         seqs = group.unfinished_seqs
         if group.request_id in self.cross_block_tables or any(seq.seq_id in self.block_tables for seq in seqs):
             raise BlockError(f"request {group.request_id!r} is allocated twice")
-        if self.can_allocate(group) is not AllocStatus.OK:
+        if not self.can_allocate(group):
             raise BlockError(f"request {group.request_id!r} does not fit into {self.num_free_device_blocks} blocks")
         if self.is_encoded(group):
             self.num_encoder_hits += 1
@@ -121,16 +100,16 @@ class BlockSpaceManager:
             self._own(seq, self._allocate_high(self.num_blocks_for(seq.num_tokens)), self._device)
 
     def can_append_slots(self, group: SequenceGroup) -> bool:
-        """Whether `append_slots` would work for every unfinished sequence of the group, one after the other."""
+        """True if `append_slots` would work for all unfinished sequences of the group."""
         seqs = group.unfinished_seqs
         free = self.num_free_device_blocks
         return len(seqs) <= free or self._num_blocks_to_append(seqs) <= free
 
     def append_slots(self, seq: Sequence) -> tuple[int, int] | None:
-        """Make the slot for the sequence's last token, which the coming step writes: it exists and is its own.
+        """Allocate the slot of the sequence's last token, which the next step writes, in an unshared block.
 
-        Blocks behind the window are given back. Returns (source, destination) when a block shared with another sequence
-        is to be copied, else None. Raises BlockError when the group is not on the device or no block is free.
+        Frees the blocks outside the window. Returns (source, destination) if a block shared with another sequence must
+        be copied, else None. Raises BlockError if the group is not on the device or no block is free.
         """
         #  slots of one sequence     0 ................... num_tokens - 2, num_tokens - 1
         #                            |----- in the cache, maybe shared ---|- this step -|
@@ -140,7 +119,7 @@ class BlockSpaceManager:
         table = self.block_tables[seq.seq_id]
         index = self._index_of_last(seq)
         if self.window is not None:
-            index -= self._give_back_behind_window(seq)
+            index -= self._free_outside_window(seq)
         if index == len(table):
             self._encoded.make_room(1)
             table.append(device.allocate_after(table[-1]) if table else device.allocate_high(1)[0])
@@ -153,18 +132,18 @@ class BlockSpaceManager:
         return shared, table[index]
 
     def fork(self, parent: Sequence, child: Sequence) -> None:
-        """Let a new sequence of the same group share the parent's blocks, to be copied when either writes."""
+        """Share the parent's blocks with a new sequence of its group, copy-on-write."""
         table = self.block_tables[parent.seq_id]
         pool = self._pool_of_seq[parent.seq_id]
         if child.seq_id in self.block_tables:
             raise BlockError(f"sequence {child.seq_id} is forked from {parent.seq_id} but has a table")
         pool.share(table)
         self._own(child, table.copy(), pool)
-        if parent.seq_id in self._num_given_back:
-            self._num_given_back[child.seq_id] = self._num_given_back[parent.seq_id]
+        if parent.seq_id in self._num_outside:
+            self._num_outside[child.seq_id] = self._num_outside[parent.seq_id]
 
     def can_swap_out(self, group: SequenceGroup) -> bool:
-        """Whether the host has room for all blocks of the group."""
+        """True if the host has room for all blocks of the group."""
         num_blocks = self._num_self_blocks(group) + len(self.cross_block_tables[group.request_id])
         return num_blocks <= self._host.num_free
 
@@ -180,7 +159,7 @@ class BlockSpaceManager:
         return pairs + self._move_seqs(group, self._device, self._host, self._host.allocate_high)
 
     def can_swap_in(self, group: SequenceGroup, reserve: int = 0) -> bool:
-        """Whether the group could move to the device, take the slots of its next step and leave `reserve` blocks."""
+        """True if `swap_in` would work, and leave blocks for the group's next step and `reserve` further blocks."""
         needed = self._num_self_blocks(group) + self._num_blocks_to_append(group.unfinished_seqs)
         needed += self._num_cross_blocks_to_take(group)
         return needed + reserve <= self.num_free_device_blocks
@@ -188,7 +167,7 @@ class BlockSpaceManager:
     def swap_in(self, group: SequenceGroup) -> list[tuple[int, int]]:
         """Move the group's tables to the device. Returns (host block, device block) pairs to copy.
 
-        None are returned for the cross table where the device holds that encoder output already.
+        The cross table needs no copies if the device already has that encoder output.
         """
         needed = self._num_self_blocks(group) + self._num_cross_blocks_to_take(group)
         if self._pool_of_cross[group.request_id] is not self._host or needed > self.num_free_device_blocks:
@@ -201,14 +180,14 @@ class BlockSpaceManager:
         return pairs + self._move_seqs(group, self._host, self._device, self._allocate_high)
 
     def free(self, seq: Sequence) -> None:
-        """Give back the sequence's self table, wherever it lives; nothing if it has none."""
+        """Free a sequence's self table, on either side; do nothing if it has none."""
         table = self.block_tables.pop(seq.seq_id, None)
         if table is not None:
             self._pool_of_seq.pop(seq.seq_id).free(table)
-            self._num_given_back.pop(seq.seq_id, None)
+            self._num_outside.pop(seq.seq_id, None)
 
     def free_cross(self, group: SequenceGroup) -> None:
-        """Give back the group's cross table, wherever it lives; nothing if it has none."""
+        """Free a group's cross table, on either side; do nothing if it has none."""
         table = self.cross_block_tables.pop(group.request_id, None)
         if table is None:
             return
@@ -218,24 +197,23 @@ class BlockSpaceManager:
             self._host.free(table)
 
     def forget_unused(self) -> None:
-        """Free the encoder outputs that no request uses any more, so that equal inputs are encoded again."""
+        """Free encoder outputs without users, so that equal inputs are encoded again."""
         self._encoded.make_room(self.num_device_blocks)
 
     def reset(self) -> None:
-        """Drop every table: all blocks are free on both sides."""
+        """Drop all tables and free all blocks on both sides."""
         self._device.reset()
         self._host.reset()
         self._encoded.reset()
-        tables = (self.block_tables, self.cross_block_tables, self._pool_of_seq, self._pool_of_cross)
-        for each in (*tables, self._num_given_back):
+        for each in (self.block_tables, self.cross_block_tables, self._pool_of_seq, self._pool_of_cross):
             each.clear()
+        self._num_outside.clear()
 
     def check_integrity(self) -> None:
-        """Raise BlockError unless owners are as many as counted, and free and owned blocks make up the pools."""
-        if self.block_tables.keys() != self._pool_of_seq.keys():
-            raise BlockError("self tables and their places differ")
-        if self.cross_block_tables.keys() != self._pool_of_cross.keys():
-            raise BlockError("cross tables and their places differ")
+        """Raise BlockError unless reference counts match the tables, and free and owned blocks make up the pools."""
+        by_request = self.cross_block_tables.keys() == self._pool_of_cross.keys()
+        if self.block_tables.keys() != self._pool_of_seq.keys() or not by_request:
+            raise BlockError("the tables and the pools of their blocks have different keys")
         for pool in (self._device, self._host):
             self_tables = [table for key, table in self.block_tables.items() if self._pool_of_seq[key] is pool]
             cross_tables = [table for key, table in self.cross_block_tables.items() if self._pool_of_cross[key] is pool]
@@ -247,7 +225,7 @@ class BlockSpaceManager:
                 raise BlockError("a cross table shares a block with a different table")
 
     def _own(self, seq: Sequence, table: BlockTable, pool: BlockAllocator) -> None:
-        self._pool_of_seq[seq.seq_id] = pool  # first: `free` asks for it wherever there is a table
+        self._pool_of_seq[seq.seq_id] = pool  # before the table, because `free` looks it up for every table
         self.block_tables[seq.seq_id] = table
 
     def _own_cross(self, group: SequenceGroup, table: BlockTable, pool: BlockAllocator) -> None:
@@ -255,29 +233,29 @@ class BlockSpaceManager:
         self.cross_block_tables[group.request_id] = table
 
     def _index_of_last(self, seq: Sequence) -> int:
-        """Where in the sequence's table the block of its last token stands, or will."""
-        return (seq.num_tokens - 1) // self.block_size - self._num_given_back.get(seq.seq_id, 0)
+        """Return the index of the block of the sequence's last token in its table."""
+        return (seq.num_tokens - 1) // self.block_size - self._num_outside.get(seq.seq_id, 0)
 
-    def _give_back_behind_window(self, seq: Sequence) -> int:
-        """Free the blocks that the sequence's last token does not see. Returns how many these were."""
-        behind = num_blocks_behind(seq.num_tokens, self.window, self.block_size)
-        count = behind - self._num_given_back.get(seq.seq_id, 0)
+    def _free_outside_window(self, seq: Sequence) -> int:
+        """Free the blocks to which the sequence's last token does not attend. Returns their number."""
+        outside = num_blocks_behind(seq.num_tokens, self.window, self.block_size)
+        count = outside - self._num_outside.get(seq.seq_id, 0)
         if count:
             table = self.block_tables[seq.seq_id]
             unseen = table[:count]
-            del table[:count]  # first: what an interruption leaves in a table is freed with it
-            self._num_given_back[seq.seq_id] = behind
+            del table[:count]  # first, so that after an interruption no block is freed twice
+            self._num_outside[seq.seq_id] = outside
             self._pool_of_seq[seq.seq_id].free(unseen)
         return count
 
     def _num_blocks_to_append(self, seqs: Iterable[Sequence]) -> int:
-        """Blocks that `append_slots` takes for all of these sequences of one group.
+        """Return the number of blocks that `append_slots` takes for all of these sequences of one group.
 
-        Exact, because a group alone in a pool of just its size must go on: of the sequences that write into one shared
-        block each copies it but the last owner, who keeps it.
+        Exact, so that a group alone in a pool of exactly its size can continue. Each sequence that writes into a shared
+        block copies it, except the last owner.
         """
         needed = 0
-        writers: Counter[int] = Counter()  # shared block -> sequences that write into it
+        writers: Counter[int] = Counter()  # block -> number of sequences that write into it
         ref_counts: dict[int, int] = {}
         for seq in seqs:
             table = self.block_tables[seq.seq_id]
@@ -291,17 +269,17 @@ class BlockSpaceManager:
         return needed + sum(min(count, ref_counts[block] - 1) for block, count in writers.items())
 
     def _num_self_blocks(self, group: SequenceGroup) -> int:
-        """Distinct blocks of the group's decoder sequences."""
+        """Return the number of distinct blocks of the group's decoder sequences."""
         return len({block for seq in group.seqs for block in self.block_tables.get(seq.seq_id, ())})
 
     def _num_cross_blocks_to_take(self, group: SequenceGroup) -> int:
-        """Blocks, of those that nobody uses, that the group's cross table takes on the device."""
+        """Return the number of unused device blocks that the group's cross table takes."""
         if self.is_encoded(group):
             return self._encoded.num_blocks_to_revive(group.content_key)
         return self.num_blocks_for(group.encoder_seq.num_tokens)
 
     def _take_cross(self, group: SequenceGroup) -> BlockTable:
-        """Give the group the device's table for its encoder input, or a new one that others may share from now on."""
+        """Assign the group the device's table for its encoder input, or a new one that other groups may share."""
         key = group.content_key
         if key is not None and key in self._encoded:
             table = self._encoded.share(key)
@@ -325,10 +303,9 @@ class BlockSpaceManager:
         target: BlockAllocator,
         allocate: Callable[[int], list[int]],
     ) -> list[tuple[int, int]]:
-        """Rebuild the group's self tables in the target pool.
+        """Rebuild the group's self tables in the target pool. Returns (source block, target block) pairs.
 
-        Each block moves once and has as many owners after as before; the tables are the same up to the one-to-one
-        renaming of blocks that is returned.
+        Each block moves once and keeps its number of owners.
         """
         renamed: dict[int, int] = {}
         for seq in group.seqs:
@@ -336,8 +313,8 @@ class BlockSpaceManager:
             if table is None:
                 continue
             target.share(renamed[block] for block in table if block in renamed)  # moved with another sequence
-            alone = [block for block in table if block not in renamed]
-            renamed.update(zip(alone, allocate(len(alone)), strict=True))
+            others = [block for block in table if block not in renamed]
+            renamed.update(zip(others, allocate(len(others)), strict=True))
             source.free(table)
             self._own(seq, [renamed[block] for block in table], target)
         return list(renamed.items())

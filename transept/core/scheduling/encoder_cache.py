@@ -1,8 +1,8 @@
-"""EncoderCache: cross tables by what was encoded into them, so that equal encoder inputs are encoded once.
+"""EncoderCache: cross tables by content key, so that equal encoder inputs are encoded once.
 
-Used by BlockSpaceManager alone, for the device's tables. A table that no request uses any more stays, until its blocks
-are needed: then the one unused for longest goes first. In a host's memory, whose pages are taken as they are written,
-no more of them stay than have been in use at once: what is written next finds pages that were written before.
+BlockSpaceManager uses it for the device's tables. A table without users stays until its blocks are needed; the least
+recently used table is freed first. In host memory, a page takes physical memory once it is written. There, unused
+tables are limited to the largest number of blocks that were in use at once, so that new tables reuse written pages.
 """
 
 from __future__ import annotations
@@ -12,43 +12,43 @@ from transept.core.scheduling.step import BlockTable
 
 
 class EncoderCache:
-    """Tables by content key. Each user owns a table's blocks once; of an unused table the cache is the one owner.
+    """Tables by content key. Each user owns a table's blocks once; the cache owns an unused table.
 
-    in_host_memory: see above. num_unused_blocks: blocks that `make_room` could free.
+    in_host_memory: see the module. num_unused_blocks: blocks that `make_room` could free.
     """
 
     def __init__(self, device: BlockAllocator, in_host_memory: bool = False) -> None:
         self._device = device
         self._in_host_memory = in_host_memory
-        self._most_used_blocks = 0  # at once, of tables with users
+        self._most_used_blocks = 0  # maximum number of blocks of tables with users
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything; the pool is reset by its owner."""
+        """Forget all tables. The caller resets the pool."""
         self.num_unused_blocks = 0
         self._tables: dict[bytes, BlockTable] = {}
         self._num_users: dict[bytes, int] = {}  # of tables in use
-        self._unused: dict[bytes, None] = {}  # keys of the others, the one unused for longest first
+        self._unused: dict[bytes, None] = {}  # keys of the others, least recently used first
 
     def __contains__(self, key: bytes | None) -> bool:
         return key in self._tables
 
     @property
     def unused_tables(self) -> list[BlockTable]:
-        """The tables that nobody uses."""
+        """The tables without users."""
         return [self._tables[key] for key in self._unused]
 
     def num_blocks_to_revive(self, key: bytes | None) -> int:
-        """Unused blocks that `share` would put to use again."""
+        """Return the number of unused blocks that `share` would use again."""
         return len(self._tables[key]) if key in self._unused else 0
 
     def add(self, key: bytes, table: BlockTable) -> None:
-        """Make a table with one user known."""
+        """Add a table, which has one user."""
         self._tables[key] = table
         self._use(key)
 
     def share(self, key: bytes) -> BlockTable:
-        """One user more of a known table."""
+        """Add a user to a cached table, and return the table."""
         table = self._tables[key]
         if key in self._unused:
             del self._unused[key]
@@ -60,7 +60,7 @@ class EncoderCache:
         return table
 
     def release(self, key: bytes | None, table: BlockTable) -> None:
-        """One user less. A known table without users stays; one that is not known under this key is freed."""
+        """Remove a user of a table. A cached table stays without users; a table that is not cached is freed."""
         if key is None or self._tables.get(key) is not table:
             self._device.free(table)
             return
@@ -75,14 +75,14 @@ class EncoderCache:
             self._free_unused(next(iter(self._unused)))
 
     def forget(self, key: bytes | None) -> None:
-        """Let nobody share a table any more: what it holds may be wrong. Its users, if it has any, have it still."""
+        """Remove a table from the cache, because its content may be wrong. Its current users keep it."""
         if key in self._num_users:
             del self._num_users[key], self._tables[key]
         elif key in self._unused:
             self._free_unused(key)
 
     def make_room(self, count: int) -> None:
-        """Free unused tables, oldest first, until `count` blocks are free or none is unused."""
+        """Free unused tables, least recently used first, until `count` blocks are free or no table is unused."""
         while self._unused and self._device.num_free < count:
             self._free_unused(next(iter(self._unused)))
 

@@ -1,6 +1,6 @@
-"""EncoderSlices: how many encoder layers a step computes beside requests that decode, for which all of them wait.
+"""EncoderSlices: limits the encoder layers of a step with decoding requests, which wait for all of them.
 
-Asked by the scheduler. The engine core reports how long steps take.
+The scheduler asks for the number of layers. The engine core reports how long steps take.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from transept.core.scheduling.sequence_group import SequenceGroup
 from transept.core.scheduling.step import Encode
 
-# Encoder tokens that any step may encode whole: reading the weights takes about as long for one token as for so many.
+# Encoder tokens that any step may encode in full: a layer takes about as long for one token as for so many.
 WHOLE_TOKENS = 64
-NEWEST_SHARE = 0.25  # of a step in the mean of those before it
+NEWEST_SHARE = 0.25  # weight of the newest step in the moving average
 
 
 @dataclass
 class EncodeUnderWay:
-    """An encode that takes several steps. Its request holds blocks, and has no rows until the last of them.
+    """An encode that takes several steps. Its request holds blocks, and has no rows before the last of these steps.
 
-    num_layers: computed so far.
+    num_layers: layers computed so far.
     """
 
     group: SequenceGroup
@@ -27,15 +27,15 @@ class EncodeUnderWay:
     num_layers: int
 
     def writes_for(self, group: SequenceGroup) -> bool:
-        """True if another group has the same input, so that it waits for what this encode writes."""
+        """True if another group has the same input, so that it waits for this encode."""
         return group.content_key is not None and group.content_key == self.group.content_key
 
 
 class EncoderSlices:
-    """Sizes of slices: fixed, or such that a slice takes about as long as the step would without it.
+    """Sizes of encodes' parts: fixed, or chosen so that a part takes about as long as the rest of the step.
 
-    num_layers: of the model's encoder; 1 if an executor computes them all at once. layers_per_step: of one input in a
-        step in which requests decode; None: by measured times.
+    num_layers: of the model's encoder; 1 if every encode takes one step. layers_per_step: layers of one input in a step
+        with decoding requests; None: by measured times.
     """
 
     def __init__(self, num_layers: int, layers_per_step: int | None = None) -> None:
@@ -45,19 +45,17 @@ class EncoderSlices:
         self._work_seconds: float | None = None  # of a layer's work for one token
 
     def layers(self, num_tokens: int, num_computed: int, work: int) -> int:
-        """Return how many further layers of an input a step may compute; 0: the input waits for another step.
+        """Return the number of further layers of an input that a step may compute; 0: the input waits.
 
-        num_computed: layers of this input that earlier steps computed. work: of encoders in the step so far, in layers
+        num_computed: layers of this input that earlier steps computed. work: of the step's other encodes, in layers
         times tokens.
         """
-        left = self.num_layers - num_computed
+        remaining = self.num_layers - num_computed
         most = self._most_layers(num_tokens, work)
-        if most >= left:
-            return left
-        return 0 if work else max(most, 1)
+        return remaining if most >= remaining else 0 if work else max(most, 1)
 
     def ended(self, work: int, decodes: bool, seconds: float) -> None:
-        """Note the time of a step. work: of its encoders, in layers times tokens. decodes: whether requests decoded."""
+        """Record a step's time. work: of its encodes, in layers times tokens. decodes: True if requests decoded."""
         if work:
             seconds = (seconds - (self._decode_seconds or 0)) / work
             if seconds > 0:

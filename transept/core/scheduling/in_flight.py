@@ -1,9 +1,8 @@
-"""Steps from when the scheduler has decided them until the engine core has appended their tokens."""
+"""SchedulerOutputs: a step, from the scheduler's decision until the engine core has appended its tokens."""
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 from transept.core.scheduling.sequence_group import SequenceGroup
@@ -12,22 +11,8 @@ from transept.core.scheduling.step import Encode, SequenceGroupMetadata, StepInp
 PartT = TypeVar("PartT", SequenceGroupMetadata, Encode)
 
 
-@dataclass
-class SchedulerOutputs:
-    """One step, and the requests in it.
-
-    groups: aligned with step.decodes. encoding: the requests that step.encodes were scheduled for, aligned with these.
-    encoder_work: of the step's encoders, in layers times tokens.
-    """
-
-    groups: list[SequenceGroup] = field(default_factory=list)
-    encoding: list[SequenceGroup] = field(default_factory=list)
-    step: StepInput = field(default_factory=StepInput)
-    encoder_work: int = 0
-
-
 class Participant(NamedTuple, Generic[PartT]):
-    """A request in a step, and what is computed for it. num_restarts: the group's when the step was issued."""
+    """A request in a step, and its part of the step. num_restarts: the group's when the step was scheduled."""
 
     group: SequenceGroup
     part: PartT
@@ -35,32 +20,39 @@ class Participant(NamedTuple, Generic[PartT]):
 
     @property
     def waits(self) -> bool:
-        """True if the request still waits for the step: it has not ended or started anew since."""
+        """True if the request still waits for the step: it has neither ended nor restarted since."""
         return not self.group.finished and self.group.num_restarts == self.num_restarts
 
 
-class StepInFlight:
-    """A step that the executor was given.
+class SchedulerOutputs:
+    """A scheduled step, and the requests in it.
 
-    waiting: requests whose tokens have not been appended. encodes: those that the step's encodes were scheduled for.
-    error: why the executor could not take it. output: its output, if it was collected before its turn.
-    encoder_work: see SchedulerOutputs.
+    step: the executor's input. waiting: requests whose tokens have not been appended, in the order of step.decodes.
+    encodes: the requests for which step.encodes were scheduled, in the same order. encoder_work: of these encodes, in
+    layers times tokens.
+    number: see Executor.issue. error: why the executor could not take the step. output: its output, if it was collected
+    before its turn.
     """
 
-    def __init__(self, scheduled: SchedulerOutputs) -> None:
-        step = scheduled.step
-        self.waiting = deque(
-            Participant(group, decode, group.num_restarts)
-            for group, decode in zip(scheduled.groups, step.decodes, strict=True)
-        )
-        self.encodes = [
-            Participant(group, encode, group.num_restarts)
-            for group, encode in zip(scheduled.encoding, step.encodes, strict=True)
-        ]
-        self.encoder_work = scheduled.encoder_work
+    def __init__(self) -> None:
+        self.step = StepInput()
+        self.waiting: deque[Participant[SequenceGroupMetadata]] = deque()
+        self.encodes: list[Participant[Encode]] = []
+        self.encoder_work = 0
         self.number = 0
         self.error: Exception | None = None
         self.output: StepOutput | None = None
+
+    def add_decode(self, group: SequenceGroup, decode: SequenceGroupMetadata) -> None:
+        """Add a request to the decoder's part of the step."""
+        self.step.decodes.append(decode)
+        self.waiting.append(Participant(group, decode, group.num_restarts))
+
+    def add_encode(self, group: SequenceGroup, encode: Encode, num_layers: int) -> None:
+        """Add an encode, of which the step computes `num_layers` layers."""
+        self.step.encodes.append(encode)
+        self.encodes.append(Participant(group, encode, group.num_restarts))
+        self.encoder_work += num_layers * encode.inputs.num_tokens
 
     @property
     def groups(self) -> list[SequenceGroup]:
@@ -69,5 +61,5 @@ class StepInFlight:
 
     @property
     def is_awaited(self) -> bool:
-        """True if a request still waits for anything of this step."""
+        """True if a request still waits for a result of this step."""
         return any(each.waits for each in self.waiting) or any(each.waits for each in self.encodes)

@@ -1,11 +1,10 @@
-"""Scheduling a step while the tokens of the one before it are still being computed.
+"""Schedule a step while the previous one is still being computed, so that a GPU never waits for its next step.
 
-A GPU should find its next step waiting when it is done with one. Of a step in progress the scheduling side knows all
-but which tokens come: it takes each sequence for one token longer, with PENDING at its end, and the execution side
-reads that token where it was drawn. Where a token turns out to be the last one, what was computed after it is dropped.
+The scheduling side knows everything of a step in progress except its tokens. It appends PENDING to each sequence, and
+the execution side reads the token on the device. If a token ends its sequence, the sequence's part of the later step is
+dropped. Blocks that are freed meanwhile can be reallocated at once, because the device computes steps in order.
 
-Used by `transept.core.engine`. The device computes what it is given in order, so blocks that are given back meanwhile
-can be given away: whoever gets them writes them later.
+Used by `transept.core.engine_core`.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from transept.core.scheduling.step import PENDING
 
 
 def can_look_ahead(groups: list[SequenceGroup], scheduler: Scheduler) -> bool:
-    """Whether the step after the one in which these groups take part can be scheduled now.
+    """True if the step after the one with these groups can be scheduled now.
 
-    Not if a group needs to see its tokens first: to fork, or to choose the next ones by them. And not if blocks are
-    short: who is preempted must be known in full.
+    False if a group needs its tokens first, to fork or to choose the next ones, or if blocks may be short, since a
+    preempted group's tokens must be known.
     """
     return scheduler.has_ample_blocks and all(
         group.beam_search is None and group.num_samples == 1 and not group.sampling_params.reads_tokens
@@ -33,7 +32,7 @@ def can_look_ahead(groups: list[SequenceGroup], scheduler: Scheduler) -> bool:
 
 @contextmanager
 def pending(groups: list[SequenceGroup]) -> Iterator[None]:
-    """See the sequences of a step as they will be after it: one token longer, and ended where they reach max_tokens."""
+    """In this context, the sequences are one token longer, and have ended if they reach max_tokens."""
     seqs = [(seq, group.sampling_params.max_tokens) for group in groups for seq in group.unfinished_seqs]
     try:
         for seq, max_tokens in seqs:

@@ -1,4 +1,4 @@
-"""Refuses requests that could never run. Called by the scheduler before it queues one."""
+"""Refuse requests that could never run. The scheduler calls it before it queues a request."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from transept.options import refusal
 
 
 def refuse_oversized(group: SequenceGroup, config: SchedulerConfig, manager: BlockSpaceManager) -> None:
-    """Raise CapacityError unless the group, grown to its full length and preempted, could start again alone.
+    """Raise CapacityError unless the group could be recomputed alone at its full length.
 
-    Its worst moment is recomputation just before the end: every sample has its own blocks for all its tokens and
-    computes them all in one step. A request that passes this check always makes progress, also under preemption.
+    Recomputation just before the end needs the most: every sample has separate blocks for all its tokens, and all are
+    computed in one step. A request that passes this check always makes progress, even if it is preempted.
     """
     params = group.sampling_params
     if params.max_tokens is None:
@@ -22,8 +22,8 @@ def refuse_oversized(group: SequenceGroup, config: SchedulerConfig, manager: Blo
     prompt_tokens = max(len(seq.prompt_token_ids) for seq in group.seqs)
     length = prompt_tokens + params.max_tokens
     encoder_tokens = group.encoder_seq.num_tokens
-    cross_blocks, self_blocks = manager.num_blocks_for(encoder_tokens), manager.num_blocks_for(length)
-    num_blocks = cross_blocks + samples * self_blocks
+    cross_blocks, self_blocks = manager.num_blocks_for(encoder_tokens), samples * manager.num_blocks_for(length)
+    num_blocks = cross_blocks + self_blocks
     decoder_side = f"{samples} sequence(s) of {prompt_tokens} prompt + {params.max_tokens} new tokens"
     if samples > config.max_num_seqs:
         blamed: str | None = width
@@ -44,7 +44,7 @@ def refuse_oversized(group: SequenceGroup, config: SchedulerConfig, manager: Blo
         blamed = "max_tokens"
         problem = (
             f"may need {num_blocks} cache blocks of {manager.block_size} tokens ({cross_blocks} for "
-            f"{encoder_tokens} encoder tokens, {samples * self_blocks} for {decoder_side}), "
+            f"{encoder_tokens} encoder tokens, {self_blocks} for {decoder_side}), "
             f"but the cache has {manager.num_device_blocks}"
         )
         factor = f"{num_blocks / manager.num_device_blocks:.2f} times" if manager.num_device_blocks else "above 0"

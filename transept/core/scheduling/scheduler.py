@@ -1,8 +1,7 @@
-"""The scheduler: which requests take part in the next step, and which blocks move for it.
+"""Scheduler: decides which requests take part in the next step, and which blocks move for it.
 
-Driven by the engine: add_seq_group for every request, then schedule -> the execution side runs the step -> the engine
-appends (and forks) tokens -> free_finished_seq_groups, again and again. Decides by budgets and free blocks only; what
-is computed is not its business.
+The engine core calls add_seq_group for every request. For each step it calls schedule, lets the executor compute the
+step, appends tokens, and calls free_finished_seq_groups. The scheduler decides by budgets and free blocks alone.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from operator import attrgetter
 
 from transept.core.config import SchedulerConfig
 from transept.core.scheduling.block_allocator import BlockError
-from transept.core.scheduling.block_manager import AllocStatus, BlockSpaceManager
+from transept.core.scheduling.block_manager import BlockSpaceManager
 from transept.core.scheduling.encoder_slices import EncoderSlices, EncodeUnderWay
 from transept.core.scheduling.in_flight import SchedulerOutputs
 from transept.core.scheduling.oversized import refuse_oversized
@@ -28,13 +27,13 @@ _ARRIVAL = attrgetter("arrival")
 
 
 def id_in_use(request_id: str) -> ParameterError:
-    """The error of a request whose id another one has."""
-    message = f"{{request_id}} {request_id!r} is in use; give every request an id of its own"
+    """Return the error of a request whose id another request has."""
+    message = f"{{request_id}} {request_id!r} is in use; give every request a unique id"
     return ParameterError(message, param="request_id", value=request_id)
 
 
 def forget_pending(seqs: Iterable[Sequence]) -> None:
-    """Take back what a step that is issued ahead sees in place of tokens that are not known yet (`look_ahead`)."""
+    """Remove the placeholders of tokens that are not known yet (`look_ahead`)."""
     for seq in seqs:
         if seq.output_token_ids and seq.output_token_ids[-1] == PENDING:
             seq.status = SequenceStatus.RUNNING
@@ -44,12 +43,12 @@ def forget_pending(seqs: Iterable[Sequence]) -> None:
 class Scheduler:
     """Continuous batching, first come first served by SequenceGroup.arrival.
 
-    A group is in one of two lists, both in order of arrival: `running` (blocks on the device, one token a sequence in
-    each step) or `queue` (waiting without blocks, or swapped out with blocks on the host). One running group at a time
-    may have no rows yet, since its encoder takes several steps (`sliced`).
+    A group is in one of two lists, both in order of arrival: `running` (blocks on the device, one token for each
+    sequence in each step) or `queue` (waiting without blocks, or swapped out with blocks on the host). One running
+    group at a time may have no rows yet, because its encoder takes several steps (`sliced`).
 
-    slices: how much of an encoder a step computes beside requests that decode; None: all of it. slices_encoders: False:
-        likewise; set by whoever drives the engine core.
+    slices: sizes of the encoder's parts in steps with decoding requests; None: every encode takes one step.
+    slices_encoders: False: likewise; set through EngineCore.keeps_thread.
     """
 
     def __init__(
@@ -67,18 +66,18 @@ class Scheduler:
 
     @property
     def has_unfinished(self) -> bool:
-        """Whether any group still waits or runs."""
+        """True if a group waits or runs."""
         return bool(self._groups)
 
     @property
     def has_ample_blocks(self) -> bool:
-        """Whether no running sequence will miss a block in the next step: each takes one at most."""
+        """True if there is a free block for each running sequence, which takes at most one in the next step."""
         return sum(len(group.seqs) for group in self.running) <= self.block_manager.num_free_device_blocks
 
     def add_seq_group(self, group: SequenceGroup) -> None:
         """Queue a request.
 
-        Raises CapacityError when it could not run even with the engine to itself, ParameterError when its id is in use.
+        Raises CapacityError if it could not run even alone, ParameterError if its id is in use.
         """
         if group.request_id in self._groups:
             raise id_in_use(group.request_id)
@@ -87,11 +86,11 @@ class Scheduler:
         insort(self.queue, group, key=_ARRIVAL)
 
     def abort_seq_group(self, request_id: str) -> SequenceGroup | None:
-        """Drop a request, wherever it is, with its blocks. Returns it, or None when there is none (any more)."""
+        """Drop a waiting or running request and free its blocks. Returns it; None if there is no such request."""
         group = self._groups.pop(request_id, None)
         if group is None:
             return None
-        for groups in (self.running, self.queue):  # in neither, where an interruption struck while it was added
+        for groups in (self.running, self.queue):  # in neither if an interruption struck while it was added
             if group in groups:
                 groups.remove(group)
         for seq in group.unfinished_seqs:
@@ -100,13 +99,13 @@ class Scheduler:
         return group
 
     def restart(self, group: SequenceGroup) -> None:
-        """Put a running group back into the queue: it keeps its tokens, and its cache is computed anew."""
+        """Return a running group to the queue. It keeps its tokens, and its cache is recomputed."""
         self.running.remove(group)
         self._free(group)
         self._requeue(group, SequenceStatus.WAITING)
 
     def restart_swapped(self) -> None:
-        """Compute anew what was swapped out, since the copies on the host cannot be trusted."""
+        """Recompute swapped-out groups, because a failed step may have left their copies on the host incomplete."""
         for group in self.queue:
             if group.unfinished_seqs[0].status is SequenceStatus.SWAPPED:
                 self._free(group)
@@ -114,9 +113,9 @@ class Scheduler:
                     seq.status = SequenceStatus.WAITING
 
     def restart_all(self) -> None:
-        """Put every group back into the queue, with the tokens that it has; none holds blocks any more.
+        """Return every group to the queue, with its tokens and without blocks.
 
-        For when a call to this class or to the block manager was cut short, and the books cannot be trusted.
+        Called after an interruption of this class or of the block manager, whose state may be inconsistent.
         """
         self.block_manager.reset()
         forget_pending(seq for group in self._groups.values() for seq in group.seqs)
@@ -126,25 +125,14 @@ class Scheduler:
             self._requeue(group, SequenceStatus.WAITING)
 
     def forget_encoded(self, group: SequenceGroup, table: BlockTable, kept: Collection[SequenceGroup] = ()) -> None:
-        """Trust nothing that the group's encoder was to write into a cross table; who shares the table restarts.
-
-        kept: groups that do not.
-        """
+        """Forget a cross table because the group's encode failed. Groups that share it restart, except `kept`."""
         self.block_manager.forget_encoded(group)
         for other in [each for each in self.running if each is not group and each not in kept]:
             if self.block_manager.cross_block_tables[other.request_id] is table:
                 self.restart(other)
 
-    def fork_seq(self, parent: Sequence, child: Sequence) -> None:
-        """Let a new sequence of a running group share its parent's blocks. The caller puts it into the group."""
-        self.block_manager.fork(parent, child)
-
-    def free_seq(self, seq: Sequence) -> None:
-        """Free the blocks of one sequence that goes no further, while its group may go on."""
-        self.block_manager.free(seq)
-
     def free_finished_seq_groups(self) -> list[SequenceGroup]:
-        """Free what finished in the last step, and forget finished groups. Returns those. Called after every step."""
+        """Free the blocks of sequences that have finished, and forget finished groups. Returns these groups."""
         finished: list[SequenceGroup] = []
         for group in self.running:
             ended = [seq for seq in group.seqs if seq.finished]
@@ -162,28 +150,31 @@ class Scheduler:
     def schedule(self, under_way: Collection[SequenceGroup] = (), num_steps: int = 1) -> SchedulerOutputs:
         """Decide the next step: every running group that keeps its blocks, and prefills that fit beside them.
 
-        A step either preempts or admits, never both: what was just preempted must not come straight back, nor a
-        younger group take its place.
+        A step either preempts or admits, never both. So a preempted group does not return at once, and no younger group
+        takes its place.
 
-        under_way: running groups that wait for their tokens of other steps, and so take part in none and keep their
-        blocks. num_steps: how many steps may be under way, among which running sequences are divided.
+        under_way: running groups that are in another step; they take part in no other and keep their blocks. num_steps:
+        maximum number of steps in flight, among which running sequences are divided.
         """
         outputs = SchedulerOutputs()
         preempts = self._grow_running(outputs, under_way, num_steps)
-        slices = self.slices.num_layers > 1 and self.slices_encoders and bool(outputs.groups)
-        if self.sliced is not None:
-            self._go_on_encoding(self.sliced, outputs, slices)
+        slices = self.slices.num_layers > 1 and self.slices_encoders and bool(outputs.waiting)
+        if (sliced := self.sliced) is not None:
+            num_layers = self._layers_in_step(sliced.encode.inputs.num_tokens, sliced.num_layers, 0, slices)
+            self._encode(sliced, num_layers, outputs)
+            if self.sliced is None:  # that was the last part; `_admit` has kept room for the group's rows
+                self._run(sliced.group, outputs, is_prefill=True)
         if self.queue and not preempts:
             self._admit(outputs, slices)
         return outputs
 
     def _grow_running(self, outputs: SchedulerOutputs, under_way: Collection[SequenceGroup], num_steps: int) -> bool:
-        """Give every running sequence the slot of its next token, preempting from the youngest group.
+        """Give every running sequence the slot of its next token. Preempts the youngest groups if blocks are short.
 
-        Returns whether any was preempted, or will be, since the youngest is under way.
+        Returns True if a group was preempted, or will be once it is no longer under way.
 
-        Invariant: groups before `index` have their slots. The victim is always the last of the list, so it never had
-        its slots given in this step, and the oldest group loses blocks to nobody: some group always goes on.
+        Invariant: groups before `index` have their slots. The victim is always the last of the list, so it has no slot
+        of this step yet. The oldest group is never preempted for another, so some group always makes progress.
         """
         preempted = False
         index = num_seqs = 0
@@ -200,51 +191,42 @@ class Scheduler:
                 index += 1
                 continue
             if len(self.running) == 1:
-                raise BlockError(f"request {group.request_id!r} runs alone but {self._free_blocks()} do not suffice")
+                free = (
+                    f"{self.block_manager.num_free_device_blocks} of {self.block_manager.num_device_blocks} blocks free"
+                )
+                raise BlockError(f"request {group.request_id!r} runs alone, and lacks a block with {free}")
             if self.running[-1] in under_way:
                 return True
             self._preempt(self.running.pop(), outputs)
             preempted = True
         return preempted
 
-    def _go_on_encoding(self, sliced: EncodeUnderWay, outputs: SchedulerOutputs, slices: bool) -> None:
-        """Put the next slice of an encode into the step, or all that is left. After the last slice its group has rows.
-
-        `_admit` has kept room for these.
-        """
-        self._encode(
-            sliced, self._layers_in_step(sliced.encode.inputs.num_tokens, sliced.num_layers, 0, slices), outputs
-        )
-        if self.sliced is None:
-            self._run(sliced.group, outputs, is_prefill=True)
-
     def _layers_in_step(self, num_tokens: int, num_computed: int, work: int, slices: bool) -> int:
-        """Return how many further layers of an input a step computes; see EncoderSlices.layers."""
-        left = self.slices.num_layers - num_computed
-        return self.slices.layers(num_tokens, num_computed, work) if slices else left
+        """Return the number of further layers of an input in the step; see EncoderSlices.layers."""
+        if slices:
+            return self.slices.layers(num_tokens, num_computed, work)
+        return self.slices.num_layers - num_computed
 
     def _encode(self, sliced: EncodeUnderWay, count: int, outputs: SchedulerOutputs) -> None:
-        """Put further layers of an encode into the step."""
+        """Add `count` further layers of an encode to the step."""
         encode, computed = sliced.encode, sliced.num_layers + count
         is_last = computed == self.slices.num_layers
-        outputs.encoding.append(sliced.group)
-        outputs.step.encodes.append(encode if is_last else replace(encode, num_layers=computed))
-        outputs.encoder_work += count * encode.inputs.num_tokens
+        outputs.add_encode(sliced.group, encode if is_last else replace(encode, num_layers=computed), count)
         self.sliced = None if is_last else EncodeUnderWay(sliced.group, encode, computed)
 
     def _is_encoding(self, group: SequenceGroup) -> bool:
-        """True if the group's encoder takes several steps, of which the last is still to come."""
+        """True if the group's encoder takes several steps, and has not completed."""
         return self.sliced is not None and self.sliced.group is group
 
     def _admit(self, outputs: SchedulerOutputs, slices: bool) -> None:
-        """Start groups from the head of the queue, swapped or waiting alike, until one does not fit.
+        """Start groups from the head of the queue, swapped or waiting, until one does not fit.
 
-        Invariant: nothing overtakes the head of the queue. With nothing running the head always fits: all blocks and
-        budgets are free then, and `add_seq_group` refused what exceeds them. Beside running sequences a prefill must
-        leave one free block for each, so that it is not preempted at their next block boundary. A group whose encoder
-        takes several steps leaves room for its prompt beside as many rows as there may be by then.
+        Invariant: no group overtakes the head of the queue. If no group runs, the head always fits: all blocks and
+        budgets are free, and `add_seq_group` has refused larger requests. A prefill must leave one free block for each
+        running sequence, so that it is not preempted at their next block boundary. While a group's encoder takes
+        several steps, room for its prompt is reserved beside the maximum number of other rows.
 
-        slices: whether encoders may take several steps, one after the other.
+        slices: True if encoders may take several steps, one encoder at a time.
         """
         config = self.config
         num_seqs = sum(group.max_num_seqs for group in self.running)
@@ -276,25 +258,25 @@ class Scheduler:
             ):
                 return
             reserve = num_seqs - group.max_num_seqs
+            fits = self.block_manager.can_swap_in if swapped else self.block_manager.can_allocate
+            if not fits(group, reserve):
+                return
             if swapped:
-                if not self.block_manager.can_swap_in(group, reserve):
-                    return
                 outputs.step.moves.swap_in.extend(self.block_manager.swap_in(group))
             else:
-                if self.block_manager.can_allocate(group, reserve) is not AllocStatus.OK:
-                    return
                 self.block_manager.allocate(group)
             for seq in seqs:
                 seq.status = SequenceStatus.RUNNING
             insort(self.running, self.queue.pop(0), key=_ARRIVAL)
             if runs_encoder:
-                encode = Encode(next(self._encode_ids), inputs, self.block_manager.get_cross_block_table(group))
+                table = self.block_manager.cross_block_tables[group.request_id]
+                encode = Encode(next(self._encode_ids), inputs, table)
                 self._encode(EncodeUnderWay(group, encode, 0), num_layers, outputs)
             if not self._is_encoding(group):
                 self._run(group, outputs, is_prefill=not swapped)
 
     def _preempt(self, group: SequenceGroup, outputs: SchedulerOutputs) -> None:
-        """Take a group's device blocks: to the host if it has room for all of them, else to be recomputed."""
+        """Free a group's device blocks: swap them to the host if all of them fit, else recompute them later."""
         swap = not self._is_encoding(group) and self.block_manager.can_swap_out(group)
         if swap:
             outputs.step.moves.swap_out.extend(self.block_manager.swap_out(group))
@@ -310,36 +292,32 @@ class Scheduler:
         insort(self.queue, group, key=_ARRIVAL)
 
     def _run(self, group: SequenceGroup, outputs: SchedulerOutputs, is_prefill: bool = False) -> None:
-        """Put a group with blocks on the device into the step."""
+        """Add a group with blocks on the device to the step."""
         manager = self.block_manager
         seqs = group.unfinished_seqs
         if not seqs:
-            return  # it has ended, or will with the token that is pending
+            return  # it has ended, or will end with its pending token
         for seq in () if is_prefill else seqs:  # the table of a prefill has the slots of all its tokens
             copied = manager.append_slots(seq)
             if copied is not None:
                 outputs.step.moves.copy.append(copied)
         metadata = group.metadata
         if is_prefill or metadata is None or metadata.is_prefill or [*metadata.seq_data] != [s.seq_id for s in seqs]:
-            table = manager.get_cross_block_table(group)
+            table = manager.cross_block_tables[group.request_id]
             encode_ids = (each.encode_id for each in outputs.step.encodes if each.cross_block_table is table)
-            tables = {seq.seq_id: manager.get_block_table(seq) for seq in seqs}
+            tables = {seq.seq_id: manager.block_tables[seq.seq_id] for seq in seqs}
             metadata = group.metadata = group.described(is_prefill, next(encode_ids, None), tables, table)
-        outputs.groups.append(group)
-        outputs.step.decodes.append(metadata)
+        outputs.add_decode(group, metadata)
 
     def _free(self, group: SequenceGroup) -> None:
         if self._is_encoding(group):
             self.sliced = None
-            self.block_manager.forget_encoded(group)  # what was to be written there is not
+            self.block_manager.forget_encoded(group)  # the table is incomplete
         for seq in group.seqs:
             self.block_manager.free(seq)
         self.block_manager.free_cross(group)
 
-    def _free_blocks(self) -> str:
-        return f"{self.block_manager.num_free_device_blocks} free of {self.block_manager.num_device_blocks} blocks"
-
 
 def _num_prompt_rows(group: SequenceGroup) -> int:
-    """Decoder tokens of a step in which a group is computed from its beginning."""
+    """Return the number of decoder tokens of a group's prefill."""
     return sum(seq.num_tokens for seq in group.unfinished_seqs)

@@ -1,10 +1,11 @@
-"""A side of a request as the scheduler sees it: the static encoder sequence, or a decoder sequence that grows.
+"""One side of a request as the scheduler sees it: the static encoder sequence, or a growing decoder sequence.
 
-Moved between states by the scheduler; its blocks are the block manager's business.
+The scheduler sets its status; the block manager keeps its blocks.
 """
 
 from __future__ import annotations
 
+import copy
 import enum
 from typing import NamedTuple
 
@@ -13,9 +14,9 @@ from transept.core.scheduling.growing_text import GrowingText
 
 
 class SampledToken(NamedTuple):
-    """A drawn token: what crosses back from the execution side.
+    """A drawn token, as the execution side returns it.
 
-    top: log probabilities of the most likely tokens and the drawn one, when the request asks for them.
+    top: log probabilities of the most likely tokens and the drawn one, if the request asks for them.
     """
 
     token_id: int
@@ -24,7 +25,7 @@ class SampledToken(NamedTuple):
 
 
 class SequenceStatus(enum.Enum):
-    """Where a decoder sequence stands."""
+    """State of a decoder sequence. The values of ended states are finish reasons."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -32,14 +33,14 @@ class SequenceStatus(enum.Enum):
     STOPPED = "stop"  # end of sequence, a stop token or a stop string
     LENGTH = "length"  # max_tokens or the model's last position
     ABORTED = "abort"
-    FAILED = "error"  # its request raised while it was worked on; see SequenceGroup.error
+    FAILED = "error"  # an exception while its request was processed; see SequenceGroup.error
 
     def __init__(self, reason: str) -> None:
-        self.finished = reason in ("stop", "length", "abort", "error")  # whether the sequence will get no more tokens
+        self.finished = reason in ("stop", "length", "abort", "error")  # True if the sequence gets no more tokens
 
 
 class Sequence:
-    """Either side of a request: the static encoder side, or a decoder side that grows token by token."""
+    """One side of a request: the static encoder side, or a decoder side that grows token by token."""
 
     def __init__(self, seq_id: int, inputs: EncoderDecoderInputs, from_decoder_prompt: bool = True) -> None:
         side = inputs.decoder if from_decoder_prompt else inputs.encoder
@@ -48,48 +49,39 @@ class Sequence:
         self.from_decoder_prompt = from_decoder_prompt
         self.prompt = side.prompt
         self.prompt_token_ids = side.token_ids
-        self.sample_index = 0  # which of the request's samples this is; set by fork
+        self.sample_index = 0  # among the request's samples; set by fork
         self.status = SequenceStatus.WAITING
         self.output_token_ids: list[int] = []
         self.output_text = ""  # set by StopChecker
         self.growing_text = GrowingText()
         self.cumulative_logprob = 0.0
-        self.logprobs: list[dict[int, float]] = []  # one dict a token, when the request asks for them
+        self.logprobs: list[dict[int, float]] = []  # one dict a token, if the request asks for them
         self.stop_reason: str | int | None = None  # the stop string or token that ended it
-        self.score: float | None = None  # what a beam search ranks an ended hypothesis by; set by BeamSearch
+        self.score: float | None = None  # of an ended hypothesis of a beam search; set by BeamSearch
 
     @property
     def num_tokens(self) -> int:
-        """Slots that this side needs: the encoder's output length, or decoder prompt plus output."""
+        """Number of cache slots of this side: the length of the encoder's output, or of decoder prompt and output."""
         if not self.from_decoder_prompt:
             return self.inputs.encoder.num_tokens
         return len(self.prompt_token_ids) + len(self.output_token_ids)
 
     @property
-    def token_ids(self) -> list[int]:
-        """Prompt and output token ids."""
-        return self.prompt_token_ids + self.output_token_ids
-
-    @property
     def finished(self) -> bool:
-        """Whether the sequence will get no more tokens."""
+        """True if the sequence gets no more tokens."""
         return self.status.finished
 
     def append_token(self, token: SampledToken) -> None:
-        """Add one decoded token with its log probability."""
+        """Append a decoded token with its log probability."""
         self.output_token_ids.append(token.token_id)
         self.cumulative_logprob += token.logprob
         if token.top is not None:
             self.logprobs.append(token.top)
 
     def fork(self, seq_id: int, sample_index: int) -> Sequence:
-        """A copy under a new id; its blocks are shared through BlockSpaceManager.fork."""
-        child = Sequence(seq_id, self.inputs)
-        child.sample_index = sample_index
-        child.status = self.status
-        child.output_token_ids = list(self.output_token_ids)
-        child.output_text = self.output_text
-        child.growing_text = self.growing_text.copy()
-        child.cumulative_logprob = self.cumulative_logprob
-        child.logprobs = list(self.logprobs)
+        """Return a copy with a new id. BlockSpaceManager.fork lets it share the blocks."""
+        child = copy.copy(self)
+        child.seq_id, child.sample_index = seq_id, sample_index
+        child.output_token_ids, child.logprobs = [*self.output_token_ids], [*self.logprobs]
+        child.growing_text = copy.copy(self.growing_text)
         return child

@@ -1,12 +1,8 @@
-"""A request as the scheduler sees it: one static encoder sequence and one or more decoder sequences.
-
-Made by the engine core from prepared requests.
-"""
+"""SequenceGroup: a request as the scheduler sees it. Made by the engine core from prepared requests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from transept.core.request.generation_defaults import num_forced_tokens
 from transept.core.request.inputs import PreparedRequest
@@ -15,9 +11,7 @@ from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.beam_search import BeamSearch
 from transept.core.scheduling.sequence import Sequence
 from transept.core.scheduling.step import BlockTable, SequenceData, SequenceGroupMetadata
-
-if TYPE_CHECKING:
-    from transept.errors import TranseptError
+from transept.errors import TranseptError
 
 
 class SequenceGroup:
@@ -35,16 +29,16 @@ class SequenceGroup:
         self.seqs = seqs  # decoder sequences; the engine forks samples, and forks and drops beams
         self.encoder_seq = encoder_seq
         self.sampling_params = sampling_params
-        self.arrival = arrival  # position in order of arrival; the scheduler serves lower numbers first
+        self.arrival = arrival  # the scheduler serves lower numbers first
         self.beam_search: BeamSearch | None = None  # set by `of` if the request asks for one
         self.probe_result: ProbeResult | None = None  # set by EngineCore if the request asks for one
-        self.error: TranseptError | None = None  # why it ended without a result; set by EngineCore
-        self.num_restarts = 0  # the scheduler's: how often it went back to the queue; what is under way then is void
-        self.metadata: SequenceGroupMetadata | None = None  # of its last step; the scheduler's, None once blocks move
+        self.error: TranseptError | None = None  # set by EngineCore if the request fails
+        self.num_restarts = 0  # set by the scheduler: times it returned to the queue, which voids its steps in flight
+        self.metadata: SequenceGroupMetadata | None = None  # of its last step, set by the scheduler; None if requeued
 
     @classmethod
     def of(cls, request_id: str, request: PreparedRequest, seq_ids: Iterator[int], arrival: int) -> SequenceGroup:
-        """A new request's group. seq_ids: gives each sequence its id."""
+        """Make the group of a new request. seq_ids: ids for its sequences."""
         inputs, params = request.inputs, request.sampling_params
         decoder, encoder = Sequence(next(seq_ids), inputs), Sequence(next(seq_ids), inputs, from_decoder_prompt=False)
         group = cls(request_id, [decoder], encoder, params, arrival)
@@ -55,27 +49,27 @@ class SequenceGroup:
 
     @property
     def unfinished_seqs(self) -> list[Sequence]:
-        """The decoder sequences that still get tokens; they and the cross table hold blocks."""
+        """The decoder sequences that still get tokens. They and the cross table hold blocks."""
         return [seq for seq in self.seqs if not seq.finished]
 
     @property
     def content_key(self) -> bytes | None:
-        """What the encoder is given, see EncoderInputs."""
+        """Key of the encoder's input, see EncoderInputs."""
         return self.encoder_seq.inputs.encoder.content_key
 
     @property
     def finished(self) -> bool:
-        """Whether no sequence of the request will get another token."""
+        """True if no sequence of the request gets more tokens."""
         return all(seq.finished for seq in self.seqs)
 
     @property
     def max_num_seqs(self) -> int:
-        """How many sequences the group may come to hold."""
+        """Maximum number of sequences that the group may have."""
         return max(self.sampling_params.n, self.sampling_params.num_beams or 1, len(self.seqs))
 
     @property
     def num_samples(self) -> int:
-        """Tokens to choose from each sequence's logits in the next step."""
+        """Number of tokens to choose from each sequence's logits in the next step."""
         if self.beam_search is not None:
             return self.beam_search.num_candidates
         unforked = len(self.seqs) == 1 and not self.seqs[0].output_token_ids
@@ -84,16 +78,16 @@ class SequenceGroup:
     def described(
         self, is_prefill: bool, encode_id: int | None, block_tables: dict[int, BlockTable], cross_table: BlockTable
     ) -> SequenceGroupMetadata:
-        """The group's part of a step, see SequenceGroupMetadata. block_tables: of the unfinished sequences."""
+        """Return the group's part of a step. block_tables: of the unfinished sequences."""
         inputs, params = self.encoder_seq.inputs.encoder, self.sampling_params
-        read_again = inputs.token_ids if params.encoder_no_repeat_ngram_size else ()
+        not_repeated = inputs.token_ids if params.encoder_no_repeat_ngram_size else ()
         return SequenceGroupMetadata(
             request_id=self.request_id,
             is_prefill=is_prefill,
             encode_id=encode_id,
             num_encoder_tokens=inputs.num_tokens,
             seq_data={
-                seq.seq_id: SequenceData(seq.prompt_token_ids, seq.output_token_ids, seq.sample_index, read_again)
+                seq.seq_id: SequenceData(seq.prompt_token_ids, seq.output_token_ids, seq.sample_index, not_repeated)
                 for seq in self.unfinished_seqs
             },
             sampling_params=params,

@@ -1,4 +1,4 @@
-"""StepStatistics: what an engine has computed so far. Kept by the engine core, read by whoever reports it."""
+"""StepStatistics: counters of an engine's steps. The engine core updates them; metrics and benchmarks read them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 class StepStatistics:
     """Sums over all steps; they only grow.
 
-    num_encoder_tokens: positions of the encoder's outputs that were computed, not those found in the cache.
-    num_decoder_tokens: tokens drawn, of a beam search one for each beam.
+    num_encoder_tokens: rows of encoder outputs computed, excluding those found in the cache.
+    num_decoder_tokens: tokens drawn; in a beam search, one for each beam.
     observer: called after each step, in the thread that drives the engine, with the seconds it took. It must not raise.
     """
 
@@ -21,7 +21,7 @@ class StepStatistics:
     observer: Callable[[float], None] | None = None
 
     def ended(self, seconds: float, num_decoder_tokens: int) -> None:
-        """A step has ended."""
+        """Count a step that has ended."""
         self.num_steps += 1
         self.num_decoder_tokens += num_decoder_tokens
         if self.observer is not None:

@@ -1,4 +1,4 @@
-"""One step: all that crosses between the scheduling side and the execution side, both ways."""
+"""StepInput and StepOutput: the messages between the scheduling side and the execution side."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     from transept.core.request.prompt_probe import ProbeResult
 
 BlockTable: TypeAlias = list[int]  # block numbers, in token order
-PENDING = -1  # in place of a token that the device has drawn, or will, and the host does not know yet
+PENDING = -1  # placeholder for a token that the device draws, and that is not on the host yet
 
 
 def num_blocks_behind(num_tokens: int, window: int | None, block_size: int) -> int:
-    """A sequence's first blocks that its last token does not see, where every layer sees `window` tokens at most.
+    """Return the number of a sequence's first blocks that its last token does not attend to.
 
-    In a step that decodes, its table begins after them.
+    window: see ModelShape. In a decode step, the block table begins after these blocks.
     """
     return 0 if window is None else max(0, num_tokens - window) // block_size
 
 
 @dataclass(frozen=True)
 class SequenceData:
-    """What the execution side needs to know of one decoder sequence. The lists are live: they grow with it.
+    """A decoder sequence, for the execution side. The lists are live: they grow with it.
 
-    encoder_token_ids: the encoder's prompt, where its request forbids to repeat it; else empty.
+    encoder_token_ids: the encoder's prompt if the request forbids repeating it, else empty.
     """
 
     prompt_token_ids: list[int]
@@ -39,7 +39,7 @@ class SequenceData:
 
     @property
     def num_tokens(self) -> int:
-        """Prompt and output tokens together."""
+        """Number of prompt and output tokens."""
         return len(self.prompt_token_ids) + len(self.output_token_ids)
 
     @property
@@ -49,20 +49,20 @@ class SequenceData:
 
     @property
     def last_token_id(self) -> int:
-        """The newest token; PENDING where only the device knows it."""
+        """The newest token; PENDING if it is not on the host yet."""
         return (self.output_token_ids or self.prompt_token_ids)[-1]
 
 
 @dataclass(frozen=True, eq=False)
 class Encode:
-    """An input of the encoder, and the blocks of the cache that its keys and values are written to.
+    """An input of the encoder, and the cache blocks for its keys and values.
 
-    It names no request: any number of them may read these blocks.
+    Any number of requests may read these blocks.
 
-    encode_id: of this encode alone, in every step that computes a part of it.
-    num_layers: of the encoder, that are computed once the step ends, those of earlier steps among them; the next step
-        that has this encode goes on from there, and one that does not have it drops what was computed. None: all
-        layers; then keys and values are written.
+    encode_id: unique; the same in every step that computes a part of this encode.
+    num_layers: number of encoder layers that are computed by the end of the step, including those of earlier steps. The
+        next step with this encode continues from there; a step without it drops the partial result. None: all layers;
+        then keys and values are written.
     """
 
     encode_id: int
@@ -75,13 +75,13 @@ class Encode:
 class SequenceGroupMetadata:
     """The decoder's part of a step for one request.
 
-    The same object says it again in the next step, if nothing but the live lists changed.
+    The next step uses the same object if nothing but the live lists has changed.
 
-    is_prefill: every decoder token is computed; else one token a sequence is.
+    is_prefill: True if every decoder token is computed; else one token of each sequence is.
     encode_id: of the encode in the same step that writes the cross table; None if an earlier step wrote it.
-    num_encoder_tokens: length of the encoder's output, whenever that was computed.
-    num_samples: tokens to draw from each sequence's logits, over 1 only before a request's samples have forked; of each
-        beam, how many of the most probable to return.
+    num_encoder_tokens: length of the encoder's output.
+    num_samples: number of tokens to draw from each sequence's logits, above 1 only before a request's samples fork; for
+        a beam search, number of candidates to return for each beam.
     """
 
     request_id: str
@@ -114,13 +114,13 @@ class BlockMoves:
 
 @dataclass(frozen=True)
 class StepInput:
-    """One step: all that crosses from the scheduling side to the execution side.
+    """The input of one step: blocks move, then inputs are encoded, then requests are decoded.
 
-    Its token lists and block tables are live: they hold until the step's tokens are appended, so an executor reads them
-    when the step is issued. Blocks move, then inputs are encoded, then requests are decoded.
+    Its token lists and block tables are live, and valid until the step's tokens are appended: an executor reads them
+    when the step is issued.
 
-    From step to step, tokens are only appended, except that PENDING is replaced or taken back. All sequences of a
-    request have the same lists for the decoder's and the encoder's prompt. `step_deltas` relies on both.
+    From step to step, tokens are only appended, except that PENDING is replaced or removed. All sequences of a request
+    have the same lists for the decoder's and the encoder's prompt. `step_deltas` relies on both.
     """
 
     encodes: list[Encode] = field(default_factory=list)
@@ -135,15 +135,15 @@ class StepInput:
 
 @dataclass(frozen=True)
 class StepOutput:
-    """All that crosses back from the execution side.
+    """The output of one step.
 
-    sampled: the drawn tokens by decoder sequence id. probes: what the prompt probes of prefills read, by request id.
-    failures: by request id, what was raised while that request was decoded; none of its tokens are in sampled.
-    failed_encodes: by encode id, what was raised while that input was encoded. Requests of the step that wait for one
-        are not computed, and not among the failures.
-    interruption: what struck meanwhile and is nobody's failure, such as KeyboardInterrupt: to be raised afterwards.
-    whole_step_failed: whether all encodes and requests of the step are among the failures, since one failed, not known
-        which.
+    sampled: the drawn tokens by decoder sequence id. probes: results of the prefills' prompt probes, by request id.
+    failures: errors of decoding, by request id; no tokens of these requests are in sampled.
+    failed_encodes: errors of encoding, by encode id. Requests of the step that wait for a failed encode are not
+        computed, and are not in failures.
+    interruption: a BaseException that is not the failure of a request, such as KeyboardInterrupt, to be raised
+        afterwards.
+    whole_step_failed: True if failures hold all encodes and requests of the step, because it is unknown which failed.
     """
 
     sampled: dict[int, list[SampledToken]] = field(default_factory=dict)

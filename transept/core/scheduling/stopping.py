@@ -1,4 +1,4 @@
-"""When a decoder sequence ends, and what text it then has."""
+"""StopChecker: decides when a decoder sequence ends, and detokenizes it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from transept.core.scheduling.sequence import Sequence, SequenceStatus
 
 
 class StopChecker:
-    """Decides after each token whether its sequence is finished, and keeps its text.
+    """Decides after each token whether its sequence has ended, and updates the sequence's text.
 
     tokenizer: None for a checkpoint without one; texts are then empty.
     """
 
     def __init__(self, tokenizer: Any | None) -> None:
         self.tokenizer = tokenizer
-        # Others may look far back: Moses' detokenizer counts quotation marks.
+        # Slow tokenizers may depend on distant tokens: Moses' detokenizer counts quotation marks.
         self._decodes_locally = bool(getattr(tokenizer, "is_fast", False))
 
     def check(self, seq: Sequence, params: SamplingParams) -> None:
-        """Set status, stop_reason and, when the sequence ends, output_text after a new token."""
+        """Set status and stop_reason after a new token, and output_text if the sequence ends."""
         end = self.end(seq.output_token_ids[-1], len(seq.output_token_ids), params)
         if end is not None:
             seq.status, seq.stop_reason = end
@@ -31,10 +31,10 @@ class StopChecker:
             self._cut_at_stop_string(seq, params)
 
     def end(self, token: int, num_tokens: int, params: SamplingParams) -> tuple[SequenceStatus, int | None] | None:
-        """Return how a sequence of `num_tokens` new tokens ends with this last one, without looking at stop strings.
+        """Return the status and stop_reason of a sequence that ends with this token; None if it does not end.
 
-        At max_tokens forced_eos_token_id sets the token, so the end is the length limit and not the model's choice.
-        Returns the status and stop_reason, or None while the sequence runs.
+        num_tokens: number of its new tokens, including this one. Stop strings are not considered. At max_tokens,
+        forced_eos_token_id sets the token, so the end is the length limit and not the model's choice.
         """
         full = params.max_tokens is not None and num_tokens >= params.max_tokens
         if full and params.forced_eos_token_id:
@@ -46,7 +46,7 @@ class StopChecker:
         return (SequenceStatus.LENGTH, None) if full else None
 
     def update_text(self, seq: Sequence, params: SamplingParams) -> None:
-        """Decode the sequence's output into output_text; of an unfinished one without a half-decoded last character."""
+        """Decode the sequence's output into output_text, without an incomplete last character unless it has ended."""
         if seq.finished or not self._decodes_locally:
             text = self._decode(seq.output_token_ids, params)
         else:
@@ -57,7 +57,7 @@ class StopChecker:
         text = seq.output_text
         if not any(stop in text for stop in params.stop):
             return
-        # a stop string that the first min_tokens tokens complete does not count, now or later
+        # A stop string that ends within the first min_tokens tokens never counts.
         first = seq.output_token_ids[: params.min_tokens or 0]
         early = len(self._decode(first, params).rstrip(INCOMPLETE))
         found = [(text.find(stop, max(0, early - len(stop) + 1)), stop) for stop in params.stop]
