@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from transept.core.request.inputs import DecoderInputs, EncoderDecoderInputs, EncoderInputs
+from transept.core.request.inputs import DecoderInputs, EncoderDecoderInputs, EncoderInputs, PreparedRequest
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.sequence import Sequence
 from transept.core.scheduling.sequence_group import SequenceGroup
@@ -23,10 +23,8 @@ def make_group(
 ) -> SequenceGroup:
     encoder = EncoderInputs(None, list(range(encoder_tokens)), encoder_tokens, content_key=content_key)
     inputs = EncoderDecoderInputs(encoder, DecoderInputs(None, prompt))
-    seq = Sequence(next(_SEQ_IDS), inputs)
-    encoder_seq = Sequence(next(_SEQ_IDS), inputs, from_decoder_prompt=False)
     params = SamplingParams(n=n, max_tokens=max_tokens, temperature=1.0)
-    return SequenceGroup(request_id, [seq], encoder_seq, params, arrival)
+    return SequenceGroup(request_id, PreparedRequest(inputs, params), _SEQ_IDS, arrival)
 
 
 def fork(parent: Sequence) -> Sequence:

@@ -80,7 +80,7 @@ def test_what_does_not_exist_is_refused(directory: Path) -> None:
     engine = Engine(directory, kv_cache_bytes=SLOT_BYTES << 12)
     bad = {
         PromptProbe(logprobs=((8, 3),)): "position 8 of a decoder prompt with 8 tokens",
-        PromptProbe(logprobs=((0, 400),), vocab_limit=400): "token id 400; those asked for lie in 0 to 399",
+        PromptProbe(logprobs=((0, 400),), vocab_limit=400): "token id 400; its token ids go from 0 to 399",
         PromptProbe(vocab_limit=0): "vocab_limit=0",
         PromptProbe(vocab_limit=400, beyond_limit=(399,)): "beyond_limit holds 399; its token ids go from 400 to 2007",
         PromptProbe(beyond_limit=(5,)): "beyond_limit holds 5",

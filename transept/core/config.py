@@ -1,4 +1,4 @@
-"""Frozen settings of the engine's parts, checked when they are made."""
+"""EngineConfig and SchedulerConfig: frozen settings, checked when they are made."""
 
 from __future__ import annotations
 
@@ -22,20 +22,23 @@ THREADS_A_PROCESSOR = 64  # at most; starting many thousands takes minutes
 FLOAT_TYPES = {"default": None, "auto": None, "float32": "float32", "float16": "half", "bfloat16": "bfloat16"}
 # CTranslate2's names -> dtype of what is not rounded to 8 bits; a CPU has float32 for all of them
 INT8_TYPES = {"int8": None, "int8_float32": "float32", "int8_float16": "half", "int8_bfloat16": "auto"}
-ENCODER_TOKENS_A_STEP = 16384  # default budget: ten Whisper windows, so that prefills delay running requests briefly
+ENCODER_TOKENS_A_STEP = 16384  # default budget: ten Whisper windows, for short delays of running requests
 
 logger = logging.getLogger(__name__)
+
+_count = partial(Option, ge=1, le=1 << 31)
+_num_ranks = partial(Option, metavar="N", default="", ge=1, le=1 << 10)
 
 
 @dataclass(frozen=True)
 class SchedulerConfig:
-    """What one step may hold at most.
+    """Budgets of one step.
 
-    max_num_seqs: decoder sequences that run at a time, all samples of a request counted.
-    max_decoder_tokens: decoder tokens computed in one step: all of a prefill's, one of each running sequence's.
-    max_encoder_tokens: encoder tokens computed in one step, which are the prefills'.
+    max_num_seqs: decoder sequences that run at a time, including all samples of a request.
+    max_decoder_tokens: decoder tokens computed in one step: all of a prefill, and one of each running sequence.
+    max_encoder_tokens: encoder tokens computed in one step.
 
-    Raises ParameterError for a budget under 1, or too few decoder tokens for every sequence to take one a step.
+    Raises ParameterError for a budget under 1, or if there are fewer decoder tokens than sequences.
     """
 
     max_num_seqs: int
@@ -50,25 +53,25 @@ class SchedulerConfig:
         if self.max_decoder_tokens < self.max_num_seqs:
             raise refusal(
                 self,
-                "{max_decoder_tokens=} is under {max_num_seqs=}: a step in which every sequence decodes needs one "
-                "token each. Raise the first or lower the second.",
+                "{max_decoder_tokens=} is under {max_num_seqs=}, but each decoding sequence needs one token in a step. "
+                "Raise the first or lower the second.",
             )
 
 
 def _path(_: str, given: Any) -> Any:
-    """Return a path as text, and anything else as it is."""
+    """Return a path as text, and any other value unchanged."""
     return os.fspath(given) if isinstance(given, os.PathLike) else given
 
 
 def _dtype(_: str, given: Any) -> str:
-    """Return a dtype's name, also of PyTorch's dtype."""
+    """Return the name of a dtype, which may be PyTorch's."""
     return str(given).removeprefix("torch.")
 
 
 @declares_options("Engine has no option")
 @dataclass(frozen=True)
 class EngineConfig:
-    """All that may be set on an engine. Sizes left None follow from the model and the machine.
+    """All options of an engine. Sizes that are None follow from the model and the machine.
 
     Raises ParameterError for an unknown option or a value out of range.
     """
@@ -85,10 +88,7 @@ class EngineConfig:
     device: Annotated[
         str,
         Option(
-            "cpu, cuda or cuda:1",
-            metavar="NAME",
-            default="a GPU if any",
-            wanted='a string, such as "cpu" or "cuda:0"',
+            "cpu, cuda or cuda:1", metavar="NAME", default="a GPU if any", wanted='a string, such as "cpu" or "cuda:0"'
         ),
     ] = "auto"
     dtype: Annotated[
@@ -123,25 +123,17 @@ class EngineConfig:
     ] = None
     tensor_parallel_size: Annotated[
         int,
-        Option(
+        _num_ranks(
             "processes or GPUs that share each layer",
-            "Each has a part of the heads, of every feed-forward network and of the vocabulary. The number must divide "
-            "that of the heads. See docs/parallel.md.",
-            metavar="N",
-            default="",
-            ge=1,
-            le=1 << 10,
+            "Each has a part of the heads, of every feed-forward network and of the vocabulary. It must divide the "
+            "number of heads. See docs/parallel.md.",
         ),
     ] = 1
     pipeline_parallel_size: Annotated[
         int,
-        Option(
+        _num_ranks(
             "processes or GPUs among which layers are divided",
             "Stages work on different requests at a time. Each has tensor_parallel_size processes.",
-            metavar="N",
-            default="",
-            ge=1,
-            le=1 << 10,
         ),
     ] = 1
     worker_timeout: Annotated[
@@ -237,23 +229,21 @@ class EngineConfig:
             le=1 << 20,
         ),
     ] = 64
-    max_decoder_tokens: Annotated[
-        int | None, Option("decoder tokens computed in one step", "See SchedulerConfig.", ge=1, le=1 << 31)
-    ] = None
-    max_encoder_tokens: Annotated[
-        int | None, Option("encoder tokens computed in one step", "See SchedulerConfig.", ge=1, le=1 << 31)
-    ] = None
+    max_decoder_tokens: Annotated[int | None, _count("decoder tokens computed in one step", "See SchedulerConfig.")] = (
+        None
+    )
+    max_encoder_tokens: Annotated[int | None, _count("encoder tokens computed in one step", "See SchedulerConfig.")] = (
+        None
+    )
     encoder_layers_per_step: Annotated[
         int | None,
-        Option(
+        _count(
             "on a CPU, encoder layers that a step computes beside requests that decode",
-            "Those requests wait for them; the encoder goes on in the next step. It applies to servers, AsyncEngine "
+            "Those requests wait for them; the encoder continues in the next step. It applies to servers, AsyncEngine "
             "and callers of Engine.step. In `generate` and other calls that return results, an encoder takes one "
             "step.",
             metavar="N",
             default="as many as take about as long as the rest of the step",
-            ge=1,
-            le=1 << 31,
         ),
     ] = None
     limits: Annotated[
@@ -274,9 +264,9 @@ class EngineConfig:
         return self.tensor_parallel_size * self.pipeline_parallel_size
 
     def on_this_machine(self) -> EngineConfig:
-        """The same with device and dtype decided, and on a CPU kv_cache_bytes.
+        """Return a copy with device and dtype resolved, and on a CPU kv_cache_bytes.
 
-        Raises ParameterError for a device that is absent, and for more host memory than there is.
+        Raises ParameterError for an absent device, and for more host memory than the machine has.
         """
         import torch
 
@@ -287,34 +277,22 @@ class EngineConfig:
             raise refusal(self, f"there is no {{device}} {device!r}; known: auto, cpu, cuda, cuda:0, ...")
         device = "cpu" if device.startswith("cpu:") else device  # PyTorch's only one
         on_gpu = device.startswith("cuda")
-        sees_gpus = self.launcher is None or self.launcher.is_local  # else the ranks' own machines do
-        if on_gpu and sees_gpus and not torch.cuda.is_available():
-            message = f"{{device}} is {device!r}, but PyTorch {torch.__version__} sees no GPU; use {{device='cpu'}}"
-            raise refusal(self, message)
-        index = int(device.partition(":")[2] or 0)
-        if on_gpu and sees_gpus and index >= torch.cuda.device_count():
-            message = f"{{device}} is {device!r}, but PyTorch sees {torch.cuda.device_count()} GPUs, from cuda:0 on"
-            raise refusal(self, message)
-        num_ranks = self.num_ranks
-        if on_gpu and sees_gpus and num_ranks > 1 and (device != "cuda" or torch.cuda.device_count() < num_ranks):
-            raise refusal(
-                self,
-                f"{{tensor_parallel_size=}} and {{pipeline_parallel_size=}} take the first {num_ranks} GPUs of "
-                f"{{device='cuda'}}; {{device=}} was asked for, and PyTorch sees {torch.cuda.device_count()}",
-            )
+        if on_gpu and (self.launcher is None or self.launcher.is_local):  # else the GPUs are on other machines
+            self._check_gpus(device)
         shorthands = {"auto": "bfloat16", "half": "float16"}  # of a GPU's dtype; a CPU's is float32
         dtype: Any = self.dtype
         if dtype in shorthands:
             dtype = shorthands[dtype] if on_gpu else "float32"
-        if not on_gpu and self.quantization == "fp8":
-            raise refusal(self, "{quantization=} is for GPUs; on a CPU {quantization='int8'} is")
-        if not on_gpu and self.quantization and dtype != "float32":
-            raise refusal(self, f"{{quantization=}} on a CPU needs {{dtype='float32'}}, not {dtype!r}")
-        if not on_gpu and self.kv_cache_dtype == "fp8" and self.attention_backend in ("auto", "torch"):
-            message = "{kv_cache_dtype=} is for GPUs; on a CPU keys and values are in float16 beside int8 and bfloat16"
-            raise refusal(self, message)
-        if not on_gpu and dtype == "float16":
-            logger.warning("float16 is slow on a CPU; float32, bfloat16 and, as quantization, int8 are faster there")
+        if not on_gpu:
+            if self.quantization == "fp8":
+                raise refusal(self, "{quantization=} is for GPUs; on a CPU {quantization='int8'} is")
+            if self.quantization and dtype != "float32":
+                raise refusal(self, f"{{quantization=}} on a CPU needs {{dtype='float32'}}, not {dtype!r}")
+            if self.kv_cache_dtype == "fp8" and self.attention_backend in ("auto", "torch"):
+                advice = "on a CPU the cache is in float16 with int8 and bfloat16 weights"
+                raise refusal(self, "{kv_cache_dtype=} is for GPUs; " + advice)
+            if dtype == "float16":
+                logger.warning("float16 is slow on a CPU; float32, bfloat16 and int8 quantization are faster there")
         kv_cache_bytes, memory = self.kv_cache_bytes, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if kv_cache_bytes is None and not on_gpu:
             kv_cache_bytes = min(CPU_CACHE_BYTES, memory // 4)
@@ -325,14 +303,29 @@ class EngineConfig:
                 raise ParameterError(message, param=name, value=size)
         return dataclasses.replace(self, device=device, dtype=dtype, kv_cache_bytes=kv_cache_bytes)
 
+    def _check_gpus(self, device: str) -> None:
+        """Raise ParameterError unless PyTorch sees the device, and one GPU for each rank."""
+        import torch
+
+        count, num_ranks = torch.cuda.device_count(), self.num_ranks
+        if not torch.cuda.is_available():
+            sees = f"PyTorch {torch.__version__} sees no GPU; use {{device='cpu'}}"
+            raise refusal(self, f"{{device}} is {device!r}, but {sees}")
+        if int(device.partition(":")[2] or 0) >= count:
+            raise refusal(self, f"{{device}} is {device!r}, but PyTorch sees {count} GPUs, from cuda:0 on")
+        if num_ranks > 1 and (device != "cuda" or count < num_ranks):
+            sizes = "{tensor_parallel_size=} and {pipeline_parallel_size=}"
+            found = f"{{device=}} was given, and PyTorch sees {count}"
+            raise refusal(self, f"{sizes} take the first {num_ranks} GPUs of {{device='cuda'}}; {found}")
+
     @property
     def activation_dtype(self) -> str:
-        """Of what layers hand on. On a CPU it is float32 where dtype is bfloat16: kernels round what they multiply."""
+        """The dtype of activations. With bfloat16 on a CPU it is float32, and the kernels round their inputs."""
         return "float32" if self._multiplies_bfloat16 else self.dtype
 
     @property
     def weight_rounding(self) -> str | None:
-        """What weights are rounded to as kernels pack them: the quantization, or bfloat16 on a CPU."""
+        """The type to which weights are rounded when they are packed: the quantization, or bfloat16 on a CPU."""
         return "bfloat16" if self._multiplies_bfloat16 else self.quantization
 
     @property
@@ -340,7 +333,7 @@ class EngineConfig:
         return self.device == "cpu" and self.dtype == "bfloat16"
 
     def scheduler_config(self, max_source_positions: int | None, max_target_positions: int | None) -> SchedulerConfig:
-        """Budgets of one step, those left None sized by the model's longest encoder and decoder sequence."""
+        """Return the budgets of a step. If they are None, the model's longest sequences determine them."""
         decoder_tokens = self.max_num_seqs * (max_target_positions or 1024)
         encoder_tokens = max(ENCODER_TOKENS_A_STEP, max_source_positions or 0)
         return SchedulerConfig(

@@ -82,7 +82,13 @@ class Engine(Closable):
         ignored_settings = IgnoredSettings(config.model, plain.generation_extras if plain else (), shape.vocab_size)
         ignored_settings.warn(self.generation_config)
         limits = config.scheduler_config(shape.max_source_positions, shape.max_target_positions)
-        self.executor = _executor(WorkerConfig(checkpoint.path, config, limits), described)
+        worker_config = WorkerConfig(checkpoint.path, config, limits)
+        if config.num_ranks == 1:
+            self.executor: Executor = InProcessExecutor(worker_config, described)
+        else:
+            from transept.core.execution.multi_process import MultiProcessExecutor
+
+            self.executor = MultiProcessExecutor(worker_config)
         capacity = self.executor.capacity
         self.block_manager = BlockSpaceManager(
             config.block_size,
@@ -256,24 +262,15 @@ def describe(config: EngineConfig) -> ModelDescription:
     return described
 
 
-def _executor(config: WorkerConfig, described: ModelDescription) -> Executor:
-    """Make an executor, for one process or several."""
-    if config.config.num_ranks == 1:
-        return InProcessExecutor(config, described)
-    from transept.core.execution.multi_process import MultiProcessExecutor
-
-    return MultiProcessExecutor(config)
-
-
 def _warn_of_small_cache(manager: BlockSpaceManager, shape: ModelShape) -> None:
-    """Warn if the cache cannot hold a request of the model's full length, as every window of a speech model may be."""
+    """Warn if the cache is too small for a request of the model's full length, such as a window of a speech model."""
     source, target, num_blocks = shape.max_source_positions, shape.max_target_positions, manager.num_device_blocks
     if source is None or target is None:
         return
     needed = manager.num_blocks_for(source) + manager.num_blocks_for(target)
     if needed > num_blocks:
         logger.warning(
-            "the cache has %d blocks, and a request of the model's full length takes %d: one that does not fit is "
+            "the cache has %d blocks, and a request of the model's full length takes %d: requests that do not fit are "
             "refused; raise kv_cache_bytes%s",
             num_blocks,
             needed,

@@ -65,7 +65,7 @@ class EngineCore:
 
     def add(self, request_id: str, request: PreparedRequest) -> None:
         """Queue a request. Raises CapacityError if it could never fit, ParameterError if its id is in use."""
-        self.scheduler.add_seq_group(SequenceGroup.of(request_id, request, self._seq_ids, next(self._arrivals)))
+        self.scheduler.add_seq_group(SequenceGroup(request_id, request, self._seq_ids, next(self._arrivals)))
 
     def abort(self, request_id: str) -> None:
         """Drop a request at any time and free its memory; do nothing if it is finished or unknown."""

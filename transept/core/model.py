@@ -101,11 +101,7 @@ class ForConditionalGeneration(nn.Module):
         return [module for module in self.modules() if isinstance(module, CrossAttention)]
 
     def decode(
-        self,
-        input_ids: Tensor,
-        positions: Tensor,
-        kv_caches: list[Tensor],
-        attn_metadata: AttentionMetadata,
+        self, input_ids: Tensor, positions: Tensor, kv_caches: list[Tensor], attn_metadata: AttentionMetadata
     ) -> Tensor:
         """Run the decoder over all decoder tokens of the step.
 

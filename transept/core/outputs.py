@@ -1,4 +1,4 @@
-"""RequestOutput: both prompts of a request, and its outputs."""
+"""RequestOutput: a request's prompts and outputs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from transept.errors import TranseptError
 class CompletionOutput:
     """One decoded sequence.
 
-    token_ids: new tokens only, the end-of-sequence token included when one came.
+    token_ids: new tokens only, including an end-of-sequence token.
     cumulative_logprob: sum of the drawn tokens' log probabilities (see SamplingParams.logprobs).
-    score: of a finished hypothesis, by which a beam search ranks it (see SamplingParams.length_penalty); else None.
-    logprobs: one ``{token id: log probability}`` a token, when the request asked for them.
-    finish_reason: ``"stop"`` (end of sequence, stop token or string), ``"length"`` (max_tokens, also where
+    score: by which a beam search ranks a finished hypothesis (see SamplingParams.length_penalty); else None.
+    logprobs: one ``{token id: log probability}`` for each token, if requested.
+    finish_reason: ``"stop"`` (end of sequence, stop token or string), ``"length"`` (max_tokens, even if
         forced_eos_token_id makes the last token an end of sequence), ``"abort"``, ``"error"``; None before the end.
-    stop_reason: the stop string or stop token id that ended it, if one of the request's own did.
+    stop_reason: the request's stop string or stop token id that ended it, if any.
     """
 
     index: int
@@ -35,14 +35,14 @@ class CompletionOutput:
 
 @dataclass(frozen=True)
 class RequestOutput:
-    """One request: both prompts as the model saw them, and its outputs so far.
+    """One request: both prompts in the form that the model received, and its outputs so far.
 
     encoder_prompt, encoder_prompt_token_ids: text and ids of the encoder side; None and ``[]`` for data alone.
     prompt, prompt_token_ids: the decoder side, after the family's decoder prompt rule.
-    prompt_probe: the result of the request's PromptProbe, once its first step is done; else None.
-    outputs: samples in their order; of a beam search the best hypotheses, best first (before its end: the beams).
-    error: the error that ended the request early, with the outputs up to then. Usually a
-        RequestFailedError, whose ``__cause__`` is the original exception.
+    prompt_probe: the result of the request's PromptProbe after its first step; else None.
+    outputs: samples in their order; in a beam search the best hypotheses, best first (before its end: the beams).
+    error: the error that ended the request early; the outputs are those up to then. Usually a RequestFailedError, whose
+        ``__cause__`` is the original exception.
     """
 
     request_id: str
@@ -57,7 +57,7 @@ class RequestOutput:
 
     @classmethod
     def from_seq_group(cls, group: SequenceGroup) -> RequestOutput:
-        """A snapshot of the group as it stands."""
+        """Return a snapshot of the group."""
         first = group.seqs[0]
         return cls(
             request_id=group.request_id,

@@ -48,24 +48,22 @@ class DecoderRunner:
         self.backend, self.ranks, self.stage = context.attention_backend, context.group, context.stage
         self._model, self._cache, self._block_size = model, cache, block_size
         self._device = cache.layers[0].device
-        self._most_spans = (
-            MOST_QUERIES if self._device.type == "cpu" else 0
-        )  # prompt tokens of a new request in an eager step
-        self.kv_caches = self._caches_of_all_layers()
+        self._most_spans = MOST_QUERIES if self._device.type == "cpu" else 0  # of a new request in an eager step
+        own, layers = self.stage.decoder_layers(self.shape), cache.layers
+        elsewhere = layers[0].new_empty(2, 0, *layers[0].shape[2:])  # for layers of other stages
+        all_layers = range(self.shape.num_decoder_layers)
+        self.kv_caches = [layers[layer - own.start] if layer in own else elsewhere for layer in all_layers]
 
     def record(self, recorder: Recorder) -> None:
         """Replay steps of a few shapes."""
         self.graphs = DecodeGraphs(self._model.model, self._cache, self._block_size, recorder)
 
     def replay(self, step: Sequence[SequenceGroupMetadata], last: Drawn | None) -> Decoded | None:
-        """Compute the requests that a recorded step serves. Returns None if there are no such requests or recordings.
+        """Compute the requests that a recorded step serves. Returns None without such requests or recordings.
 
         last: the draws of the previous step, if tokens are pending.
         """
-        if self.graphs is None:
-            return None
-        replayable = self._replayable(step)
-        if not replayable:
+        if self.graphs is None or not (replayable := self._replayable(step)):
             return None
         self._cache.wait()
         rows = DecodeRows.of(replayable, self._block_size, self.shape.window, most_spans=MOST_PROMPT_ROWS)
@@ -106,12 +104,6 @@ class DecoderRunner:
     def _ends(self, rows: DecodeRows, of_rows: Tensor) -> Tensor:
         """Select each sequence's last row of a tensor [rows, ...]."""
         return of_rows if len(rows.ends) == len(of_rows) else of_rows[upload(rows.ends, self._device)]
-
-    def _caches_of_all_layers(self) -> list[Tensor]:
-        """Return one cache for each decoder layer, as models expect; empty ones for layers of other stages."""
-        own, layers = self.stage.decoder_layers(self.shape), self._cache.layers
-        elsewhere = layers[0].new_empty(2, 0, *layers[0].shape[2:])
-        return [layers[i - own.start] if i in own else elsewhere for i in range(self.shape.num_decoder_layers)]
 
 
 def most_rows(num_seqs: int) -> int:

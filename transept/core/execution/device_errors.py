@@ -82,7 +82,7 @@ def fatal_errors_end_the_engine(device: torch.device) -> Iterator[None]:
 
 
 def _refuses(device: torch.device) -> bool:
-    """Return True if a GPU fails to synchronize, as it does only after a sticky error."""
+    """Return True if a GPU fails to synchronize, which happens only after a sticky error."""
     if device.type != "cuda":
         return False
     try:

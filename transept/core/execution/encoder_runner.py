@@ -61,7 +61,7 @@ class EncoderRunner:
             self.graphs = EncoderGraphs(self._model.model, self._layers, recorder, self._features_of)
 
     def __call__(self, encodes: Sequence[Encode]) -> None:
-        """Encode inputs and write their keys and values. Raises what the model raises.
+        """Encode inputs and write their keys and values. Raises the model's errors.
 
         In a pipeline, the last stage computes the encoder's output. It sends each chunk to the other stages as soon as
         it is encoded; they receive the chunks after they have computed their own layers for all of them.
@@ -92,11 +92,7 @@ class EncoderRunner:
             input_ids = upload([token for inputs in batch for token in inputs.token_ids], self._device)
             places = [position for inputs in batch for position in range(len(inputs.token_ids))]
             positions = upload(places, self._device)
-        features = self._features_of(batch)
-        with self._model.encoding(batch, metadata):
-            hidden = self._model.model.encode(input_ids, positions, metadata, **features)
-        self._model.check_encoded(batch, hidden)
-        return hidden
+        return self._model.encode(batch, input_ids, positions, metadata, self._features_of(batch))
 
     def write(self, hidden: Tensor, chunk: Sequence[Encode]) -> None:
         """Write each layer's keys and values of a chunk's encoder output."""

@@ -1,4 +1,4 @@
-"""Executor: the seam between the scheduling side, which decides what a step computes, and the side that computes it.
+"""Executor: the interface between the scheduling side, which decides a step, and the side that computes it.
 
 `transept.core.engine_core` issues each step and then collects it, in order. It passes a StepInput, and receives the
 step's number and its StepOutput. Tensors stay on the computing side, which may be in other processes. No torch here.

@@ -27,7 +27,7 @@ class InProcessExecutor(Executor):
 
     def __init__(self, config: WorkerConfig, described: ModelDescription) -> None:
         self._worker: Worker | None = Worker(config, described)
-        self._ended_by: Exception = EngineClosedError(CLOSED)  # raised once there is no worker
+        self._ended_by: Exception = EngineClosedError(CLOSED)  # raised after `close`
         worker = self.worker
         self.capacity = Capacity(
             worker.num_device_blocks,

@@ -42,10 +42,8 @@ class Isolation(Generic[FailableT]):
         """Compute a batch in this context. Raises only errors of the whole step: see `ModelRunner.issue`."""
         try:
             yield
-        except ExchangeError:
-            raise
         except Exception as error:  # of any kind: a model, a mapper and a logits processor may be a plugin's
-            if is_fatal(error, self._device):
+            if fails_whole_step(error, self._device):
                 raise
             self.interruption = interruption_of(error) or self.interruption
             if len(batch) == 1:
@@ -55,7 +53,12 @@ class Isolation(Generic[FailableT]):
                 self._waiting += [batch[middle:], batch[:middle]]
 
 
+def fails_whole_step(error: Exception, device: torch.device) -> bool:
+    """True if an error ends the step for all requests: ranks are out of step, or the device has failed."""
+    return isinstance(error, ExchangeError) or is_fatal(error, device)
+
+
 def interruption_of(error: Exception) -> BaseException | None:
-    """Return the interruption that ended a logits processor; None if the error has another cause."""
+    """Return the interruption that a logits processor raised; None if the error has another cause."""
     interruption = error.interruption if isinstance(error, ProcessorInterruptedError) else None
     return interruption if interruption is not None and is_interruption(interruption) else None

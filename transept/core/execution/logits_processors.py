@@ -47,8 +47,8 @@ def call_processors(logits: Tensor, processors: Sequence[LogitsProcessor], rows:
 
 
 def _call(processor: Any, logits: Tensor, rows: Sequence[SequenceData]) -> Any:
-    """What a processor returns; of transformers' processors, which take the tokens of one length, row by row."""
-    module = sys.modules.get("transformers.generation.logits_process")  # imported by whoever made an instance
+    """Call a processor and return its result. Call transformers' processors row by row, since lengths may differ."""
+    module = sys.modules.get("transformers.generation.logits_process")  # loaded if there is an instance
     if module is None or not isinstance(processor, module.LogitsProcessor):
         return processor(logits, rows)
     returned = []

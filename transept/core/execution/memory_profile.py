@@ -121,8 +121,8 @@ def largest_step(
 ) -> StepInput:
     """Return a step that uses up its budgets. All requests share one cache block, so its results are meaningless.
 
-    features: those of the longest input, for an encoder that does not read text alone; with ``encoder_input_ids`` if it
-        reads text with them. beside_text: token ids -> further inputs of an encoder of text.
+    features: of the longest input, for an encoder that does not read text alone; with ``encoder_input_ids`` if it reads
+        text with them. beside_text: token ids -> further inputs of an encoder of text.
     """
     ids = features.get("encoder_input_ids")
     features = {name: value for name, value in features.items() if name != "encoder_input_ids"}

@@ -15,9 +15,9 @@ import torch
 
 from transept.core.execution.checked_model import CheckedModel
 from transept.core.execution.decoder_runner import DecoderRunner
-from transept.core.execution.device_errors import fatal_errors_end_the_engine, is_fatal
+from transept.core.execution.device_errors import fatal_errors_end_the_engine
 from transept.core.execution.encoder_runner import EncoderRunner
-from transept.core.execution.isolation import Isolation, interruption_of
+from transept.core.execution.isolation import Isolation, fails_whole_step, interruption_of
 from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.prompt_probes import PromptProbes
 from transept.core.execution.recorder import Recorder
@@ -26,7 +26,6 @@ from transept.core.execution.sliced_encodes import SlicedEncodes
 from transept.core.kernels.dispatch import share_num_threads
 from transept.core.layers.projected_attention import MakesKeysAndValues
 from transept.core.model import ForConditionalGeneration
-from transept.core.parallel.group import ExchangeError
 from transept.core.scheduling.step import PENDING, SequenceGroupMetadata, StepInput, StepOutput
 from transept.errors import RequestFailedError
 from transept.registry.spec import ModelSpec
@@ -138,10 +137,8 @@ class ModelRunner:
         try:
             with self._all_ranks_or_none():
                 return IssuedStep(self._compute(step))
-        except ExchangeError:
-            raise
         except Exception as error:
-            if is_fatal(error, self.device):
+            if fails_whole_step(error, self.device):
                 raise
             self.stage.fail(error, encodes=bool(step.encodes))
             failed = StepOutput(
@@ -154,7 +151,7 @@ class ModelRunner:
 
     @torch.inference_mode()
     def compute(self, step: StepInput) -> IssuedStep:
-        """Issue one step without isolating failures. Raises what the model or PyTorch raises."""
+        """Issue one step without isolating failures. Raises the model's and PyTorch's errors."""
         if self.device.type == "cpu":
             share_num_threads()
         return IssuedStep(self._compute(step))
@@ -168,10 +165,8 @@ class ModelRunner:
         error: Exception | None = None
         try:
             yield
-        except ExchangeError:
-            raise
         except Exception as raised:
-            if is_fatal(raised, self.device):
+            if fails_whole_step(raised, self.device):
                 raise
             error = raised
         failed = self.ranks.all_gather_int(int(error is not None))

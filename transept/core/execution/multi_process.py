@@ -109,7 +109,7 @@ class _Workers:
         self._threads.append(threading.Thread(target=self._watch, daemon=True, name="transept-watch"))
 
     def start(self, config: WorkerConfig) -> Capacity:
-        """Let all workers load the model. Raises what they raise."""
+        """Let all workers load the model. Raises their errors."""
         own = dataclasses.replace(config.config, threads=self.num_threads, launcher=None)
         for thread in self._threads:
             thread.start()

@@ -12,7 +12,7 @@ from torch import Tensor
 from transept.core.kernels.dispatch import UNIFORM
 from transept.core.kernels.transfer import upload
 
-# Of SplitMix64 (Steele, Lea and Flood 2014), as in kernels/cpu/elementwise/uniform.cpp.
+# SplitMix64 (Steele, Lea and Flood 2014), as in kernels/cpu/elementwise/uniform.cpp.
 STEP = np.uint64(0x9E3779B97F4A7C15)
 FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 LEAST, MOST = 2.0**-64, 1 - 2.0**-24  # neither 0 nor 1, even after rounding to float32

@@ -112,7 +112,7 @@ class Sampler:
         return chosen
 
     def _choose(self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> Chosen:
-        """Choose tokens for rows [rows, vocabulary] that have one `sampling_key`. params: those of any of the rows."""
+        """Choose tokens for rows [rows, vocabulary] with equal `sampling_key`. params: of one of the rows."""
         seq_ids = [row.seq_id for row in rows]
         if params.beam_search:
             logprobs = logits.log_softmax(dim=-1)  # before penalties and bans, and not again after them
@@ -215,7 +215,7 @@ def _places(tokens: Mapping[int, Collection[int]]) -> list[list[int]]:
 
 
 def _forces_bos(row: SamplingRow) -> bool:
-    """Return True if the row's first new token is forced, as it is after a decoder prompt of one token."""
+    """Return True if the row's first new token is forced: only after a decoder prompt of one token."""
     return row.params.forced_bos_token_id is not None and len(row.data.prompt_token_ids) == 1
 
 

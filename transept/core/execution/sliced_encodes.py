@@ -42,7 +42,7 @@ class SlicedEncodes:
         self._under_way = None
 
     def __call__(self, encodes: Sequence[Encode]) -> Sequence[Encode]:
-        """Continue the encodes that take several steps. Returns the others. Raises what the model raises."""
+        """Continue the encodes that take several steps. Returns the others. Raises the model's errors."""
         sliced = [each for each in encodes if each.num_layers is not None or self._is_under_way(each)]
         for each in sliced:
             self._go_on(each)
@@ -83,7 +83,7 @@ class SlicedEncode:
     def advance(self, num_layers: int | None) -> Tensor | None:
         """Compute the encoder up to layer `num_layers`, unless that is done; None: up to the last layer.
 
-        Returns the encoder's output if this call completes it, else None. Raises what the function raises.
+        Returns the encoder's output if this call completes it, else None. Raises the function's errors.
         """
         progress = self._progress
         if self._greenlet.dead or (num_layers is not None and progress.num_layers >= num_layers):

@@ -66,7 +66,7 @@ class StepDelta(NamedTuple):
     """The parts of a step that the workers do not know yet.
 
     is_first: True if the workers must first forget all earlier state. forgotten: ids of requests to forget.
-    request_ids: of all decodes, in order; None if they are those of the last step.
+    request_ids: of all decodes, in order; None if they are the same as in the last step.
     new_tokens: for each sequence of each decode, in order: its output tokens after the known ones. A PENDING token is
         not known.
     tables: (first, stop, blocks) by decoder sequence id: the new table is `table[first:stop] + blocks`.
@@ -101,7 +101,7 @@ class _KnownRequest:
 
 
 class StepEncoder:
-    """The engine's side: tracks what the workers know.
+    """The engine's side: tracks the state of the workers.
 
     Relies on the guarantees of StepInput: a metadata object changes only in its live lists; output tokens are only
     appended, except that PENDING is replaced; all sequences of a request have the same prompt. If a delta may not have

@@ -187,7 +187,7 @@ def _load(
     chosen = (backend.name, device, config.dtype, config.quantization or "none")
     logger.info("attention backend %s on %s, dtype %s, quantization %s", *chosen)
     context = LayerContext(attention_backend=backend, group=ranks, stage=stage)
-    # A stage builds all layers, whose empty parameters take no physical memory, then drops those of other stages.
+    # A stage builds all layers, whose empty parameters take no physical memory, then drops other stages' layers.
     torch.set_default_dtype(dtype)
     try:
         with device if stage.count == 1 else torch.device("cpu"):

@@ -32,7 +32,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -173,8 +172,12 @@ class WorkerProcess:
         device = f"cuda:{rank if self._gpu is None else self._gpu}" if on_gpu else "cpu"
         if on_gpu:
             torch.cuda.set_device(device)
-        own = dataclasses.replace(config, path=_here(config), config=dataclasses.replace(config.config, device=device))
-        size, count = own.config.tensor_parallel_size, own.config.pipeline_parallel_size
+        options = dataclasses.replace(config.config, device=device)
+        path = config.path  # on another machine it may be elsewhere
+        if not path.exists():
+            path = locate(options.model, model_dir=options.model_dir, offline=options.offline)
+        own = dataclasses.replace(config, path=path, config=options)
+        size, count = options.tensor_parallel_size, options.pipeline_parallel_size
         stage, rank_in_stage = divmod(rank, size)
         if self._memory is None:
             backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
@@ -191,7 +194,7 @@ class WorkerProcess:
             joined = {other: TorchLink(size * other + rank_in_stage) for other in range(count) if other != stage}
         counted = {other: CountedLink(link, self._progress) for other, link in joined.items()}
         ranks = ParallelGroup(rank_in_stage, size, CountedExchange(exchange, self._progress))
-        described = describe_model(own.path, own.config.model, own.config.plugin)
+        described = describe_model(path, options.model, options.plugin)
         return Worker(own, described, ranks, PipelineStage(stage, count, counted))
 
     def _store(self, rank: int) -> Any:
@@ -265,14 +268,6 @@ class WorkerProcess:
         """End this process after the engine's process has ended."""
         self._leave()
         os._exit(1)
-
-
-def _here(config: WorkerConfig) -> Path:
-    """Return the checkpoint on this machine. Raises CheckpointError if it has none."""
-    options = config.config
-    if config.path.exists():
-        return config.path
-    return locate(options.model, model_dir=options.model_dir, offline=options.offline)
 
 
 def main() -> None:

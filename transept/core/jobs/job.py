@@ -11,7 +11,7 @@ A `Job` is a generator that
 - returns its result.
 
 So an algorithm reads like a loop over one recording or one document, and composes with ``yield from``. It does not see
-the batch that its requests share with those of other jobs. `transept.core.jobs.runner` runs jobs.
+the batch that its requests share with other jobs' requests. `transept.core.jobs.runner` runs jobs.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Offloaded(Future[Outcome]):
         self.long_running = long_running
 
     def take(self) -> tuple[Any, BaseException | None]:
-        """Return the function's result and its error, and drop the references to both. One of them is None."""
+        """Return the function's result and its error, one of which is None, and drop the references to both."""
         outcome = self.result()
         taken = outcome.result, outcome.error
         outcome.result = outcome.error = None
@@ -64,7 +64,7 @@ class OffloadPool:
     num_threads: number of threads that compute at a time. On systems that report a thread's processor time, the pool
     starts further threads, up to MOST_THREADS, while others only wait, such as for a pipe without a writer.
 
-    Unlike those of ThreadPoolExecutor, the threads are daemons: a function that waits forever delays the exit of the
+    Unlike ThreadPoolExecutor's threads, these are daemons: a function that waits forever delays the exit of the
     process by at most GRACE_SECONDS.
     """
 

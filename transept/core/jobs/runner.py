@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 class JobRunner:
     """Runs jobs over one engine; every method may be called from any thread.
 
-    It has no thread of its own. One of the threads that wait for events drives the engine on behalf of all: it advances
+    It starts no thread. One of the threads that wait for events drives the engine on behalf of all: it advances
     all jobs, computes steps and posts events, until its own channel has an event. Then it wakes another waiting thread,
     which becomes the driver. Work to do between two steps (a new job, a function to call) goes through an inbox.
     """
@@ -220,8 +220,8 @@ class JobRunner:
             )
         if self._drives():
             raise RuntimeError(
-                "the engine is called in the middle of its own step. A job waits for others by yielding them (Submit, "
-                "Gather); a logits processor must not call the engine"
+                "the engine is called during its own step. A job waits for others by yielding them (Submit, Gather); a "
+                "logits processor must not call the engine"
             )
         if self._pool.runs_this_thread():
             raise RuntimeError("an offloaded function waits for its own engine: let the job yield a Submit instead")

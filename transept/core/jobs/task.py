@@ -1,4 +1,4 @@
-"""Task: the state of one running job, and the order in which it passes on its events and those of its children.
+"""Task: the state of one running job, and the order of its events and its children's events.
 
 Made and advanced by `transept.core.jobs.tasks`.
 """

@@ -16,7 +16,7 @@ SHORT_SLICE = 100_000  # nanoseconds, the least that Linux has
 
 
 def raise_niceness(thread: int, by: int) -> None:
-    """Raise a thread's niceness above that of the process's main thread.
+    """Raise a thread's niceness above the main thread's.
 
     thread: its native id. by: with 10, the thread gets a tenth of a normal thread's share of a contended core.
     """

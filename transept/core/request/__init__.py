@@ -1,1 +1,1 @@
-"""What a request is made of, and what bounds it. Imports no torch."""
+"""Prompts, sampling parameters and limits of requests. No torch here."""

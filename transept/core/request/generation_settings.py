@@ -1,6 +1,6 @@
-"""What a generation config may hold, checked once when it is loaded, so that no request meets it first.
+"""Check a generation config when it is loaded, so that its faults do not appear in a request first.
 
-Only the settings that `generation_defaults` reads are looked at, and those of sampling only where it samples.
+Checks only the settings that `generation_defaults` reads, and sampling settings only with do_sample.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ TOKENS = (*CONTROL_TOKENS, "forced_eos_token_id", "suppress_tokens", "begin_supp
 
 
 def check_generation_settings(settings: Mapping[str, Any], file: Path) -> None:
-    """Raise CheckpointError, naming the key, for a value that a request could not decode with.
+    """Raise CheckpointError, naming the key, for an invalid value.
 
-    settings: what makes a transformers GenerationConfig. file: where they come from.
+    settings: those of a transformers GenerationConfig. file: their source, for the message.
     """
     do_sample = settings.get("do_sample")
     if not isinstance(do_sample, bool | None):
@@ -52,7 +52,7 @@ def check_generation_settings(settings: Mapping[str, Any], file: Path) -> None:
 
 
 def check_token_ids(settings: Mapping[str, Any], names: Iterable[str], file: Path) -> None:
-    """Raise CheckpointError for what is neither a token id, nor a list of them, nor null."""
+    """Raise CheckpointError unless each setting is a token id, a list of token ids, or null."""
     for name in names:
         value = settings.get(name)
         if value is not None and not _is_integer(value) and not _are_tokens(value):

@@ -14,13 +14,13 @@ from transept.core.request.sampling_params import SamplingParams
 
 @dataclass(frozen=True)
 class EncoderInputs:
-    """What the encoder is given.
+    """Inputs of the encoder.
 
     num_tokens: length of the encoder's output, which is the number of cross-attention slots.
     features: the encoder's keyword arguments for multimodal input; empty for text.
-    token_ids: all tokens of text; beside features all tokens, too, where the encoder reads text beside them, else none.
+    token_ids: all tokens, if the encoder reads text alone or beside features; else empty.
     content_key: equal for equal token ids and features, so that they are encoded once; None: never shared.
-    mapper: what made the features and declared num_tokens, for messages; None for text.
+    mapper: name of the function that made the features and declared num_tokens, for messages; None for text.
     """
 
     prompt: str | None
@@ -33,7 +33,7 @@ class EncoderInputs:
 
 @dataclass(frozen=True)
 class DecoderInputs:
-    """What the decoder is given to start from."""
+    """Inputs of the decoder: its prompt."""
 
     prompt: str | None
     token_ids: list[int]

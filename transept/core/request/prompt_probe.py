@@ -1,7 +1,7 @@
-"""PromptProbe: what a request reads from the pass over its decoder prompt, beside the tokens that follow.
+"""PromptProbe: log probabilities and cross-attention weights of a request's decoder prompt.
 
-Asked for in SamplingParams, answered in RequestOutput; computed by the model runner in the step that computes the
-prompt anyway. Transcription reads the probability of silence and the words' times from it. No torch here.
+SamplingParams requests it, the model runner computes it in the request's prefill, and RequestOutput returns the result.
+Transcription uses it for the probability of silence and the words' times. No torch here.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING
 
+from transept.core.request.sampling_values import token_ids
 from transept.options import declares_options, refusal
 
 if TYPE_CHECKING:
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
 @declares_options("PromptProbe has no")
 @dataclass(frozen=True)
 class PromptProbe:
-    """What to read.
+    """The requested values.
 
     logprobs: (position, token id) pairs: the log probability of that token after the decoder prompt up to and including
         that position, before any processing of the logits.
-    vocab_limit: only token ids below it share the probability; None: the whole vocabulary does.
-    beyond_limit: further token ids, from vocab_limit on, that share it.
-    cross_attention_heads: (decoder layer, head) pairs whose cross-attention weights are wanted.
+    vocab_limit: the softmax is over token ids below it; None: over the whole vocabulary.
+    beyond_limit: further token ids, of at least vocab_limit, in the softmax.
+    cross_attention_heads: (decoder layer, head) pairs whose cross-attention weights are returned.
 
     Raises ParameterError for anything other than pairs of integers.
     """
@@ -45,17 +46,12 @@ class PromptProbe:
             except (TypeError, ValueError):
                 raise refusal(self, f"{{{name}}} must be pairs of integers, not {given!r}") from None
             object.__setattr__(self, name, pairs)
-        try:
-            beyond = tuple(operator.index(token) for token in self.beyond_limit)
-        except TypeError:
-            message = f"{{beyond_limit}} must be token ids, not {self.beyond_limit!r}"
-            raise refusal(self, message) from None
-        object.__setattr__(self, "beyond_limit", beyond)
+        object.__setattr__(self, "beyond_limit", token_ids("beyond_limit", self.beyond_limit) or ())
         if isinstance(self.vocab_limit, bool) or not isinstance(self.vocab_limit, Integral | None):
             raise refusal(self, f"{{vocab_limit}} must be an integer, not {self.vocab_limit!r}")
 
     def check(self, prompt_length: int, vocab_size: int, num_layers: int, num_heads: int) -> None:
-        """Raise ParameterError unless all that is asked for exists."""
+        """Raise ParameterError unless all requested positions, tokens and heads exist."""
         limit = vocab_size if self.vocab_limit is None else self.vocab_limit
         if not 0 < limit <= vocab_size:
             raise refusal(self, f"{{vocab_limit=}}, but this model has {vocab_size} tokens")
@@ -67,7 +63,7 @@ class PromptProbe:
                 message = f"{{logprobs}} asks for position {position} of a decoder prompt with {prompt_length} tokens"
                 raise refusal(self, message)
             if not 0 <= token < limit and token not in self.beyond_limit:
-                message = f"{{logprobs}} asks for token id {token}; those asked for lie in 0 to {limit - 1}"
+                message = f"{{logprobs}} asks for token id {token}; its token ids go from 0 to {limit - 1}"
                 raise refusal(self, message)
         for layer, head in self.cross_attention_heads:
             if not (0 <= layer < num_layers and 0 <= head < num_heads):
@@ -80,11 +76,11 @@ class PromptProbe:
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """What was read.
+    """The values of a PromptProbe.
 
     logprobs: one for each pair, in their order.
-    cross_attention: float32 [heads, decoder prompt tokens, encoder tokens], heads in the order asked for; each row sums
-        to 1. None when no head was asked for.
+    cross_attention: float32 [heads, decoder prompt tokens, encoder tokens], heads in the requested order; each row sums
+        to 1. None if no heads are requested.
     """
 
     logprobs: tuple[float, ...]

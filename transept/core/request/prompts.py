@@ -1,10 +1,10 @@
-"""Requests as users make them: a prompt and its sampling parameters.
+"""Request: a user's prompt and sampling parameters.
 
-The prompt types are TypedDicts, so plain dicts serve as well.
+The prompt types are TypedDicts, so plain dicts work as well.
 
-An encoder/decoder model takes two prompts. A lone prompt belongs to the encoder, unless it carries multimodal data:
-the data then goes to the encoder and the text or the tokens to the decoder. Where a family's encoder reads text beside
-the data (`ModelSpec.prompted_modalities`) both go to the encoder.
+An encoder/decoder model takes two prompts. A single prompt is the encoder's, unless it has multimodal data: then the
+data is the encoder's, and the text or the tokens are the decoder's. If a family's encoder reads text beside the data
+(`ModelSpec.prompted_modalities`), both are the encoder's.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class TextPrompt(TypedDict):
     """A prompt given as text."""
 
     prompt: str
-    encoder_inputs: NotRequired[Mapping[str, Any]]  # what the family's encoder takes beside text, by its names
+    encoder_inputs: NotRequired[Mapping[str, Any]]  # further inputs of the family's encoder, by name
     multi_modal_data: NotRequired[Mapping[str, Any]]  # modality -> data, such as {"audio": "talk.flac"}
-    multi_modal_uuids: NotRequired[Mapping[str, str]]  # modality -> a name of yours; data of one name is encoded once
+    multi_modal_uuids: NotRequired[Mapping[str, str]]  # modality -> your name for the data, which is encoded once
 
 
 class TokensPrompt(TypedDict):
-    """A prompt given as token ids, under one of the two names; users of other engines know the second."""
+    """A prompt given as token ids, under one of the two names; the second is that of other engines."""
 
     prompt_tokens: NotRequired[Sequence[int]]
     prompt_token_ids: NotRequired[Sequence[int]]

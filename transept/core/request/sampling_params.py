@@ -87,8 +87,7 @@ class SamplingParams:
         ),
     ] = None
     top_k: Annotated[
-        int | None,
-        Option("sample from this many most likely tokens; 0: from all", metavar="N", ge=0, le=MAX_INTEGER),
+        int | None, Option("sample from this many most likely tokens; 0: from all", metavar="N", ge=0, le=MAX_INTEGER)
     ] = None
     top_p: Annotated[
         float | None,
@@ -222,8 +221,7 @@ class SamplingParams:
     ] = ()
     stop_token_ids: Annotated[Sequence[int], Option("tokens that end the output", parse=values.token_ids)] = ()
     eos_token_ids: Annotated[
-        Sequence[int] | None,
-        Option("the end-of-sequence tokens", "Default: the checkpoint's.", parse=values.token_ids),
+        Sequence[int] | None, Option("the end-of-sequence tokens", "Default: the checkpoint's.", parse=values.token_ids)
     ] = None
     ignore_eos: Annotated[bool, Option("go on after end-of-sequence tokens")] = False
     seed: Annotated[

@@ -1,7 +1,7 @@
-"""Features of text: what an encoder reads beside the tokens, such as which of them attend globally.
+"""Text features: further inputs of an encoder of text, such as the tokens with global attention.
 
-Called by the preprocessor. Families declare their features in ModelSpec.encoder_inputs, and a prompt's "encoder_inputs"
-give values for them.
+The preprocessor calls it. Families declare their features in ModelSpec.encoder_inputs, and a prompt's "encoder_inputs"
+has values for them.
 """
 
 from __future__ import annotations

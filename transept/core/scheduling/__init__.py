@@ -1,1 +1,1 @@
-"""What runs next, and which cache blocks it owns. No torch here."""
+"""Scheduling of requests and of cache blocks. No torch here."""

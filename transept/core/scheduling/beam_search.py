@@ -43,10 +43,7 @@ class BeamSearch:
         self.hypotheses: list[Sequence] = []
 
     def advance(
-        self,
-        beams: list[Sequence],
-        sampled: Mapping[int, list[SampledToken]],
-        end: Callable[[int, int], End | None],
+        self, beams: list[Sequence], sampled: Mapping[int, list[SampledToken]], end: Callable[[int, int], End | None]
     ) -> list[Continuation]:
         """Advance the search by one step, and return the beams that continue, best first; none: the search is over.
 

@@ -297,11 +297,7 @@ class BlockSpaceManager:
         return self._device.allocate_high(count)
 
     def _move_seqs(
-        self,
-        group: SequenceGroup,
-        source: BlockAllocator,
-        target: BlockAllocator,
-        allocate: Callable[[int], list[int]],
+        self, group: SequenceGroup, source: BlockAllocator, target: BlockAllocator, allocate: Callable[[int], list[int]]
     ) -> list[tuple[int, int]]:
         """Rebuild the group's self tables in the target pool. Returns (source block, target block) pairs.
 

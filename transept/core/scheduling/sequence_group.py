@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from transept.core.request.generation_defaults import num_forced_tokens
 from transept.core.request.inputs import PreparedRequest
 from transept.core.request.prompt_probe import ProbeResult
-from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.beam_search import BeamSearch
 from transept.core.scheduling.sequence import Sequence
 from transept.core.scheduling.step import BlockTable, SequenceData, SequenceGroupMetadata
@@ -15,37 +14,26 @@ from transept.errors import TranseptError
 
 
 class SequenceGroup:
-    """One request: its static encoder sequence and its decoder sequences."""
+    """One request: its static encoder sequence and its decoder sequences.
 
-    def __init__(
-        self,
-        request_id: str,
-        seqs: list[Sequence],
-        encoder_seq: Sequence,
-        sampling_params: SamplingParams,
-        arrival: int,
-    ) -> None:
+    seq_ids: ids for its sequences. arrival: the scheduler serves lower numbers first.
+    """
+
+    def __init__(self, request_id: str, request: PreparedRequest, seq_ids: Iterator[int], arrival: int) -> None:
+        inputs, params = request.inputs, request.sampling_params
         self.request_id = request_id
-        self.seqs = seqs  # decoder sequences; the engine forks samples, and forks and drops beams
-        self.encoder_seq = encoder_seq
-        self.sampling_params = sampling_params
-        self.arrival = arrival  # the scheduler serves lower numbers first
-        self.beam_search: BeamSearch | None = None  # set by `of` if the request asks for one
+        self.seqs = [Sequence(next(seq_ids), inputs)]  # the engine core forks samples, and forks and drops beams
+        self.encoder_seq = Sequence(next(seq_ids), inputs, from_decoder_prompt=False)
+        self.sampling_params = params
+        self.arrival = arrival
+        self.beam_search: BeamSearch | None = None
+        if params.beam_search:
+            num_forced = num_forced_tokens(inputs.decoder.token_ids, params.forced_bos_token_id)
+            self.beam_search = BeamSearch(params, num_forced)
         self.probe_result: ProbeResult | None = None  # set by EngineCore if the request asks for one
         self.error: TranseptError | None = None  # set by EngineCore if the request fails
         self.num_restarts = 0  # set by the scheduler: times it returned to the queue, which voids its steps in flight
         self.metadata: SequenceGroupMetadata | None = None  # of its last step, set by the scheduler; None if requeued
-
-    @classmethod
-    def of(cls, request_id: str, request: PreparedRequest, seq_ids: Iterator[int], arrival: int) -> SequenceGroup:
-        """Make the group of a new request. seq_ids: ids for its sequences."""
-        inputs, params = request.inputs, request.sampling_params
-        decoder, encoder = Sequence(next(seq_ids), inputs), Sequence(next(seq_ids), inputs, from_decoder_prompt=False)
-        group = cls(request_id, [decoder], encoder, params, arrival)
-        if params.beam_search:
-            num_forced = num_forced_tokens(inputs.decoder.token_ids, params.forced_bos_token_id)
-            group.beam_search = BeamSearch(params, num_forced)
-        return group
 
     @property
     def unfinished_seqs(self) -> list[Sequence]:
