@@ -1,7 +1,12 @@
-"""Call users' logits processors, and check that they change only the logits. Used by the sampler."""
+"""Call users' logits processors, for the sampler, and pickle them, for `step_deltas`.
+
+Processors that cannot be pickled, or cannot be loaded in a worker, raise when they are called. So they fail only their
+own request.
+"""
 
 from __future__ import annotations
 
+import pickle
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -9,9 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from transept.core.parallel.connection import dumps
 from transept.core.request.sampling_params import LogitsProcessor
 from transept.core.scheduling.step import SequenceData
-from transept.errors import RequestFailedError, message_of, shown
+from transept.errors import ParameterError, RequestFailedError, message_of, shown
 
 
 class ProcessorInterruptedError(RequestFailedError):
@@ -74,3 +80,33 @@ def _take(returned: Any, logits: Tensor, processor: LogitsProcessor) -> None:
         )
     shared = returned.untyped_storage().data_ptr() == logits.untyped_storage().data_ptr()
     logits.copy_(returned.clone() if shared else returned)
+
+
+def pickle_processors(processors: Sequence[LogitsProcessor]) -> bytes | str:
+    """Return the pickle of a request's processors, or the reason why they cannot be pickled."""
+    try:
+        return dumps(processors)
+    except Exception as error:  # of a user's object
+        return message_of(error)
+
+
+def load_processors(pickled: bytes | str) -> Sequence[LogitsProcessor]:
+    """Return the processors that `pickle_processors` was given, or one that raises an error with the reason."""
+    try:
+        return (_Unavailable(pickled),) if isinstance(pickled, str) else pickle.loads(pickled)
+    except Exception as error:  # its module cannot be imported here, say
+        return (_Unavailable(f"{type(error).__name__}: {message_of(error)}"),)
+
+
+class _Unavailable:
+    """Placeholder for logits processors that could not be pickled or loaded."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def __call__(self, logits: Tensor, rows: Any) -> None:
+        raise ParameterError(
+            f"with several processes {{logits_processors}} must pickle, and these do not: {self._why}. Classes and "
+            "functions of a module that workers can import do; lambdas and local functions do not",
+            param="logits_processors",
+        )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from transept.core.execution.processor_pickles import load_processors, pickle_processors
+from transept.core.execution.logits_processors import load_processors, pickle_processors
 from transept.core.parallel.connection import picklable
 from transept.core.request.inputs import EncoderInputs
 from transept.core.request.sampling_params import SamplingParams
@@ -104,8 +104,9 @@ class StepEncoder:
     """The engine's side: tracks the state of the workers.
 
     Relies on the guarantees of StepInput: a metadata object changes only in its live lists; output tokens are only
-    appended, except that PENDING is replaced; all sequences of a request have the same prompt. If a delta may not have
-    reached the workers, replace this encoder with a new one.
+    appended, except that PENDING is replaced; all sequences of a request have the same prompt. Two requests with one id
+    have separate SamplingParams objects. If a delta may not have reached the workers, replace this encoder with a new
+    one.
     """
 
     def __init__(self) -> None:
@@ -138,33 +139,20 @@ class StepEncoder:
         self._unfinished = {each.encode_id for each in step.encodes if each.num_layers is not None}
         request_ids = [metadata.request_id for metadata in step.decodes]
         same, self._request_ids = request_ids == self._request_ids, request_ids
-        return StepDelta(
-            self._num_steps == 1,
-            self._forget_absent(),
-            requests,
-            None if same else request_ids,
-            new_tokens,
-            tables,
-            encodes,
-            step.moves or None,
-        )
+        first, forgotten, changed_ids = self._num_steps == 1, self._forget_absent(), None if same else request_ids
+        return StepDelta(first, forgotten, requests, changed_ids, new_tokens, tables, encodes, step.moves or None)
 
     def _describe(
         self, metadata: SequenceGroupMetadata, known: _KnownRequest | None, requests: list[RequestDelta]
     ) -> _KnownRequest:
         """Add a request's delta to `requests`. Returns the workers' knowledge of it after the delta."""
-        if known is not None and not _same_request(metadata, known.metadata):
+        if known is not None and known.metadata.sampling_params is not metadata.sampling_params:
             known = None  # an earlier request had the same id
+        sample_indices = {seq_id: data.sample_index for seq_id, data in metadata.seq_data.items()}
+        constants = _constants(metadata) if known is None else None
+        numbers = metadata.is_prefill, metadata.encode_id, metadata.num_samples
         requests.append(
-            RequestDelta(
-                metadata.request_id,
-                _constants(metadata) if known is None else None,
-                metadata.is_prefill,
-                metadata.encode_id,
-                metadata.num_samples,
-                {seq_id: data.sample_index for seq_id, data in metadata.seq_data.items()},
-                metadata.cross_block_table,
-            )
+            RequestDelta(metadata.request_id, constants, *numbers, sample_indices, metadata.cross_block_table)
         )
         sequences = {} if known is None else known.sequences
         known = _KnownRequest(metadata, {each: sequences.get(each, _KnownSequence()) for each in metadata.seq_data})
@@ -180,17 +168,6 @@ class StepEncoder:
         for request_id in forgotten:
             del self._requests[request_id]
         return forgotten
-
-
-def _same_request(metadata: SequenceGroupMetadata, other: SequenceGroupMetadata) -> bool:
-    """True if their constants are the same objects."""
-    one, two = (next(iter(each.seq_data.values())) for each in (metadata, other))
-    return (
-        metadata.sampling_params is other.sampling_params
-        and metadata.num_encoder_tokens == other.num_encoder_tokens
-        and one.prompt_token_ids is two.prompt_token_ids
-        and one.encoder_token_ids is two.encoder_token_ids
-    )
 
 
 def _constants(metadata: SequenceGroupMetadata) -> Constants:

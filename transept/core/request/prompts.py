@@ -16,23 +16,23 @@ from typing import Any, NotRequired, TypeAlias, TypedDict
 from transept.core.request.sampling_params import SamplingParams
 
 
-class TextPrompt(TypedDict):
+class _FurtherInputs(TypedDict, total=False):
+    encoder_inputs: Mapping[str, Any]  # further inputs of the family's encoder, by name
+    multi_modal_data: Mapping[str, Any]  # modality -> data, such as {"audio": "talk.flac"}
+    multi_modal_uuids: Mapping[str, str]  # modality -> your name for the data, which is encoded once
+
+
+class TextPrompt(_FurtherInputs):
     """A prompt given as text."""
 
     prompt: str
-    encoder_inputs: NotRequired[Mapping[str, Any]]  # further inputs of the family's encoder, by name
-    multi_modal_data: NotRequired[Mapping[str, Any]]  # modality -> data, such as {"audio": "talk.flac"}
-    multi_modal_uuids: NotRequired[Mapping[str, str]]  # modality -> your name for the data, which is encoded once
 
 
-class TokensPrompt(TypedDict):
+class TokensPrompt(_FurtherInputs, total=False):
     """A prompt given as token ids, under one of the two names; the second is that of other engines."""
 
-    prompt_tokens: NotRequired[Sequence[int]]
-    prompt_token_ids: NotRequired[Sequence[int]]
-    encoder_inputs: NotRequired[Mapping[str, Any]]
-    multi_modal_data: NotRequired[Mapping[str, Any]]
-    multi_modal_uuids: NotRequired[Mapping[str, str]]
+    prompt_tokens: Sequence[int]
+    prompt_token_ids: Sequence[int]
 
 
 class MultiModalPrompt(TypedDict):
