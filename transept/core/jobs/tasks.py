@@ -230,10 +230,7 @@ class JobTasks:
         with self._working_on(task):
             task.offloaded = None
             task.long_running |= future.long_running
-            result, error = future.take()
-            if error is not None and not isinstance(error, Exception):
-                error = RequestFailedError.of(error)
-            self._advance(task, result, error)
+            self._advance(task, *_as_answer(*future.take()))  # without a variable that keeps the result alive
 
     @contextmanager
     def _working_on(self, task: Task) -> Iterator[None]:
@@ -315,3 +312,8 @@ class JobTasks:
                 self.core.abort(request_id)
                 task.channel.num_requests -= 1
         task.requests = {}
+
+
+def _as_answer(result: Any, error: BaseException | None) -> tuple[Any, Exception | None]:
+    """Return the value to send into a job, or the error to raise in it, after an offloaded function."""
+    return result, error if error is None or isinstance(error, Exception) else RequestFailedError.of(error)

@@ -26,7 +26,8 @@ from transept.options import (
     take_options,
 )
 
-_count = partial(Option, metavar="N", le=MAX_INTEGER)
+_integer = partial(Option, le=MAX_INTEGER)
+_count = partial(_integer, metavar="N")
 
 # Parameters that the sampler reads, besides those that `sampling_key` adds conditionally.
 KEY_OF_BEAMS = (
@@ -46,13 +47,7 @@ class SamplingParams:
     """
 
     n: Annotated[
-        int,
-        Option(
-            "samples of one request",
-            "They share the encoder's work and the cross-attention cache.",
-            ge=1,
-            le=MAX_INTEGER,
-        ),
+        int, _integer("samples of one request", "They share the encoder's work and the cross-attention cache.", ge=1)
     ] = 1
     max_tokens: Annotated[
         int | None,
@@ -86,9 +81,7 @@ class SamplingParams:
             le=MAX_TEMPERATURE,
         ),
     ] = None
-    top_k: Annotated[
-        int | None, Option("sample from this many most likely tokens; 0: from all", metavar="N", ge=0, le=MAX_INTEGER)
-    ] = None
+    top_k: Annotated[int | None, _count("sample from this many most likely tokens; 0: from all", ge=0)] = None
     top_p: Annotated[
         float | None,
         Option("sample from the most likely tokens that together have this probability", metavar="X", gt=0, le=1),
@@ -107,9 +100,9 @@ class SamplingParams:
             ge=1,
         ),
     ] = None
-    num_return_sequences: Annotated[
-        int | None, Option("hypotheses of a beam search to return, best first", ge=1, le=MAX_INTEGER)
-    ] = None
+    num_return_sequences: Annotated[int | None, _integer("hypotheses of a beam search to return, best first", ge=1)] = (
+        None
+    )
     length_penalty: Annotated[
         float | None,
         Option(
@@ -167,11 +160,8 @@ class SamplingParams:
     ] = None
     encoder_no_repeat_ngram_size: Annotated[
         int | None,
-        Option(
-            "write no sequence of this many tokens that the encoder's prompt contains",
-            "Special tokens included.",
-            ge=0,
-            le=MAX_INTEGER,
+        _integer(
+            "write no sequence of this many tokens that the encoder's prompt contains", "Special tokens included.", ge=0
         ),
     ] = None
     logit_bias: Annotated[
@@ -199,7 +189,7 @@ class SamplingParams:
         ),
     ] = ()
     forced_bos_token_id: Annotated[
-        int | None, Option("the first new token after a decoder prompt of one token", ge=0, le=MAX_INTEGER)
+        int | None, _integer("the first new token after a decoder prompt of one token", ge=0)
     ] = None
     forced_eos_token_id: Annotated[
         int | Sequence[int] | None,
@@ -230,13 +220,12 @@ class SamplingParams:
     ] = field(default=None, compare=False)
     logprobs: Annotated[
         int | None,
-        Option(
+        _integer(
             "log probabilities of this many most likely tokens, and of the drawn one, at every position",
             "They are taken after penalties, bias and suppression, before temperature and truncation; a beam search "
             "takes them before all of these, and adds penalties and bias to the log probabilities, as transformers "
             "does.",
             ge=1,
-            le=MAX_INTEGER,
         ),
     ] = None
     prompt_probe: Annotated[
@@ -319,8 +308,8 @@ class SamplingParams:
                 self, "{num_beams=} does not sample, so {temperature=} has no meaning; " + advice, "temperature"
             )
         if self.n > 1:
-            message = f"{{n}} counts samples; for {self.n} hypotheses of {{num_beams=}} set {{num_return_sequences}}"
-            raise refusal(self, message)
+            advice = f"for {self.n} hypotheses of {{num_beams=}} set {{num_return_sequences}}"
+            raise refusal(self, "{n} counts samples; " + advice)
         if (self.num_return_sequences or 1) > (self.num_beams or 1):
             raise refusal(self, "{num_return_sequences=} is over {num_beams=}")
         if (self.num_return_sequences or 1) > self.num_hypotheses:
