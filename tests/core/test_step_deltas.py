@@ -18,7 +18,14 @@ from windowed_bart import put_windows
 from transept import Engine, RequestOutput, SamplingParams
 from transept.core.execution import step_deltas
 from transept.core.execution.executor import Executor
-from transept.core.execution.step_deltas import StepDecoder, StepDelta, StepEncoder, pack_output, unpack_output
+from transept.core.execution.step_deltas import (
+    KNOWN_INPUTS,
+    StepDecoder,
+    StepDelta,
+    StepEncoder,
+    pack_output,
+    unpack_output,
+)
 from transept.core.parallel.connection import dumps
 from transept.core.scheduling.scheduler import Scheduler, SchedulerOutputs
 from transept.core.scheduling.step import StepInput, StepOutput
@@ -65,7 +72,7 @@ class Border:
         assert description(decoded) == description(step)
         self.num_bytes.append(len(pickled))
         self.num_slices.update(each.encode_id for each in delta.encodes)
-        self.num_inputs.update(each.encode_id for each in delta.encodes if each.inputs is not None)
+        self.num_inputs.update(each.encode_id for each in delta.encodes if each.inputs != KNOWN_INPUTS)
         self.introduced.update(each.request_id for each in delta.requests if each.constants is not None)
         return decoded
 

@@ -334,10 +334,6 @@ class EngineConfig:
 
     def scheduler_config(self, max_source_positions: int | None, max_target_positions: int | None) -> SchedulerConfig:
         """Return the budgets of a step. If they are None, the model's longest sequences determine them."""
-        decoder_tokens = self.max_num_seqs * (max_target_positions or 1024)
-        encoder_tokens = max(ENCODER_TOKENS_A_STEP, max_source_positions or 0)
-        return SchedulerConfig(
-            max_num_seqs=self.max_num_seqs,
-            max_decoder_tokens=decoder_tokens if self.max_decoder_tokens is None else self.max_decoder_tokens,
-            max_encoder_tokens=encoder_tokens if self.max_encoder_tokens is None else self.max_encoder_tokens,
-        )
+        decoder_tokens = self.max_decoder_tokens or self.max_num_seqs * (max_target_positions or 1024)
+        encoder_tokens = self.max_encoder_tokens or max(ENCODER_TOKENS_A_STEP, max_source_positions or 0)
+        return SchedulerConfig(self.max_num_seqs, decoder_tokens, encoder_tokens)

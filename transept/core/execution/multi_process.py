@@ -95,24 +95,17 @@ class _Workers:
         self._stopped, self._ended = False, threading.Event()
         self._stopper: threading.Thread | None = None
         self.num_threads = max(1, (config.threads or torch.get_num_threads()) // config.num_ranks)
-        self._launched = (config.launcher or LocalProcesses()).launch(
-            config.tensor_parallel_size,
-            config.pipeline_parallel_size,
-            self.num_threads,
-            "cpu" if self._on_cpu else "cuda",
-        )
+        device, sizes = "cpu" if self._on_cpu else "cuda", (config.tensor_parallel_size, config.pipeline_parallel_size)
+        self._launched = (config.launcher or LocalProcesses()).launch(*sizes, self.num_threads, device)
         self._workers = [RemoteWorker(rank, process) for rank, process in enumerate(self._launched.processes)]
-        self._threads = [
-            threading.Thread(target=self._receive, args=(worker,), daemon=True, name=f"transept-rank-{worker.rank}")
-            for worker in self._workers
-        ]
-        self._threads.append(threading.Thread(target=self._watch, daemon=True, name="transept-watch"))
 
     def start(self, config: WorkerConfig) -> Capacity:
         """Let all workers load the model. Raises their errors."""
         own = dataclasses.replace(config.config, threads=self.num_threads, launcher=None)
-        for thread in self._threads:
-            thread.start()
+        for worker in self._workers:
+            name = f"transept-rank-{worker.rank}"
+            threading.Thread(target=self._receive, args=(worker,), daemon=True, name=name).start()
+        threading.Thread(target=self._watch, daemon=True, name="transept-watch").start()
         for worker in self._workers:
             self._send(worker, "start", worker.rank, worker.process.links, dataclasses.replace(config, config=own))
         with self._changed:
