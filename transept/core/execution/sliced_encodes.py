@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar, copy_context
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -98,6 +99,7 @@ class SlicedEncode:
         return hidden
 
 
+@dataclass
 class LayerProgress:
     """Progress of an encode.
 
@@ -106,26 +108,21 @@ class LayerProgress:
     Holds no reference to the encode's own greenlet: a reference from its own stack would keep it from being freed.
     """
 
-    def __init__(self) -> None:
-        self.num_layers = 0
-        self.most_layers: int | None = None
-        self.caller = getcurrent()
-
-    def begin_layer(self) -> None:
-        """Pause until a step computes one more layer."""
-        while self.most_layers is not None and self.num_layers >= self.most_layers:
-            self.caller.switch(None)
-        self.num_layers += 1
+    num_layers: int = 0
+    most_layers: int | None = None
+    caller: greenlet = field(default_factory=getcurrent)
 
 
 _PROGRESS: ContextVar[LayerProgress | None] = ContextVar("progress of the encode that runs", default=None)
 
 
 def pause_before_layer(layer: nn.Module, given: Any) -> None:
-    """Pause the running encode, if this step computes no more layers. A forward pre-hook of an encoder's layers."""
+    """Pause the running encode until a step computes one more layer. A forward pre-hook of an encoder's layers."""
     progress = _PROGRESS.get()
     if progress is not None:
-        progress.begin_layer()
+        while progress.most_layers is not None and progress.num_layers >= progress.most_layers:
+            progress.caller.switch(None)
+        progress.num_layers += 1
 
 
 def _thread_state() -> tuple[object, ...]:

@@ -280,9 +280,8 @@ class JobTasks:
     def _join(self, parent: Task) -> None:
         """Answer a `Gather` when all its jobs have ended."""
         if parent.waiting_children is None and not parent.num_at_work:
-            results = [child.result for child in parent.children]
-            failure, parent.merge_failure = parent.merge_failure, None
-            parent.children, parent.merge = [], None
+            results, failure = [child.result for child in parent.children], parent.merge_failure
+            parent.forget_children()
             self._advance(parent, results, failure)
 
     def _close_children(self, task: Task) -> None:

@@ -1,7 +1,7 @@
 """Complete a request's sampling parameters with the checkpoint's settings.
 
-The input processor calls `complete` once for each request. The rules are those of transformers' `generate`, for which
-the settings were written. No torch here.
+The input processor calls `complete` once for each request. The rules are transformers' (`generate`), for which the
+settings were written. No torch here.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def complete(
         return neutral if own is None else own
 
     def known(name: str) -> tuple[int, ...]:
-        """Return the user's token ids, else those of the checkpoint that are in the vocabulary."""
+        """Return the user's token ids, else the checkpoint's that are in the vocabulary."""
         own = getattr(params, name)
         if own is not None:
             return (operator.index(own),) if isinstance(own, Integral) else tuple(own)

@@ -54,8 +54,8 @@ class _Single:
 class InputPreprocessor:
     """Converts prompts to EncoderDecoderInputs.
 
-    shape: of the model. If its source_vocab_size is None, the config's vocab_size is used, else that of the encoder's
-        config, else the decoder's.
+    shape: of the model. Without source_vocab_size, the vocab_size of the config counts, else of the encoder's config,
+        else of the decoder.
     tokenizers: for the encoder's text and for the decoder's; None without one. limits: for a prompt's text.
     """
 

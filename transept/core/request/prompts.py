@@ -29,7 +29,7 @@ class TextPrompt(_FurtherInputs):
 
 
 class TokensPrompt(_FurtherInputs, total=False):
-    """A prompt given as token ids, under one of the two names; the second is that of other engines."""
+    """A prompt given as token ids, under one of the two names; other engines use the second."""
 
     prompt_tokens: Sequence[int]
     prompt_token_ids: Sequence[int]

@@ -1,7 +1,7 @@
 """BeamSearch: decides which beams of a request continue, which are hypotheses, and when the search ends.
 
 Each request with a beam search has one. After every step the engine core calls it, and then forks and frees the beams'
-blocks. The rules are those of transformers' beam search. No torch here.
+blocks. The rules are transformers'. No torch here.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class GrowingText:
         self._known = ""  # of the tokens from `_begin` on, decoded alone
 
     def of(self, token_ids: list[int], decode: Callable[[list[int]], str]) -> str:
-        """Return ``decode(token_ids)``. token_ids: those of the last call, followed by new ones."""
+        """Return ``decode(token_ids)``. token_ids: the last call's, followed by new ones."""
         if not self._begin:
             text = decode(token_ids)
         else:

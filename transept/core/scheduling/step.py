@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from transept.core.request.inputs import EncoderInputs
+from transept.core.request.prompt_probe import ProbeResult
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.sequence import SampledToken
-
-if TYPE_CHECKING:
-    from transept.core.request.prompt_probe import ProbeResult
 
 BlockTable: TypeAlias = list[int]  # block numbers, in token order
 PENDING = -1  # placeholder for a token that the device draws, and that is not on the host yet
@@ -60,7 +58,7 @@ class Encode:
     Any number of requests may read these blocks.
 
     encode_id: unique; the same in every step that computes a part of this encode.
-    num_layers: number of encoder layers that are computed by the end of the step, including those of earlier steps. The
+    num_layers: number of encoder layers that are computed by the end of the step, including earlier steps' layers. The
         next step with this encode continues from there; a step without it drops the partial result. None: all layers;
         then keys and values are written.
     """
