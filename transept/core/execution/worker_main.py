@@ -58,7 +58,7 @@ FOR_EVER = timedelta(days=1)  # the engine ends waiting ranks much earlier
 
 logger = logging.getLogger(__name__)
 
-Result = TypeVar("Result")
+ReturnedT = TypeVar("ReturnedT")
 
 
 class Progress:
@@ -74,7 +74,7 @@ class Progress:
         """Count a layer. A forward pre-hook."""
         self.num_calls += 1
 
-    def count_exchange(self, exchange: Callable[..., Result], *given: Any) -> Result:
+    def count_exchange(self, exchange: Callable[..., ReturnedT], *given: Any) -> ReturnedT:
         """Call a function that may wait for other ranks."""
         self.num_calls += 1
         self.waiting = True

@@ -52,7 +52,7 @@ class JobTasks:
         self._owners: dict[str, Task] = {}  # task of each unfinished request, by request id
         self._parents: list[Task] = []  # tasks with children that have not started, oldest first
         self._answered: dict[Task, None] = {}  # tasks with new outputs
-        self._request_ids = (f"job-{number}" for number in count())
+        self._numbers = count()  # of requests of jobs
 
     def start(self, job: Job, channel: Channel, index: int) -> None:
         """Run a job until it waits for something."""
@@ -216,7 +216,7 @@ class JobTasks:
             return True
         task.streams = event.stream
         for request in event.requests:
-            request_id = next(each for each in self._request_ids if each not in self.bare)
+            request_id = next(each for each in map("job-{}".format, self._numbers) if each not in self.bare)
             task.requests[request_id] = None
             task.channel.num_requests += 1
             self._owners[request_id] = task  # first, so that an interruption anywhere aborts the request
