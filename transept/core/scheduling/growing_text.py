@@ -38,3 +38,9 @@ class GrowingText:
             if known and text.endswith(known) and not known.endswith(INCOMPLETE):
                 self._begin, self._text, self._known = begin, text, known
         return text
+
+    def copy(self) -> GrowingText:
+        """Return a copy, for a sequence that begins with the same tokens."""
+        copied = GrowingText()
+        copied._begin, copied._text, copied._known = self._begin, self._text, self._known
+        return copied

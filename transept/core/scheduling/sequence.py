@@ -5,7 +5,6 @@ The scheduler sets its status; the block manager keeps its blocks.
 
 from __future__ import annotations
 
-import copy
 import enum
 from typing import NamedTuple
 
@@ -80,8 +79,9 @@ class Sequence:
 
     def fork(self, seq_id: int, sample_index: int) -> Sequence:
         """Return a copy with a new id. BlockSpaceManager.fork lets it share the blocks."""
-        child = copy.copy(self)
-        child.seq_id, child.sample_index = seq_id, sample_index
+        child = Sequence(seq_id, self.inputs)
+        child.sample_index, child.status = sample_index, self.status
         child.output_token_ids, child.logprobs = [*self.output_token_ids], [*self.logprobs]
-        child.growing_text = copy.copy(self.growing_text)
+        child.output_text, child.growing_text = self.output_text, self.growing_text.copy()
+        child.cumulative_logprob = self.cumulative_logprob
         return child
