@@ -23,9 +23,8 @@ def held_bytes(
 ) -> int:
     """Of weights, packed or not, each once."""
     config = EngineConfig(str(directory), device="cpu", quantization=quantization).on_this_machine()
-    model, _ = _load(
-        describe_model(directory, "", None), config, torch.device("cpu"), torch.float32, group, stage or PipelineStage()
-    )
+    described = describe_model(directory, "", None)
+    model, _ = _load(described, config, torch.float32, group, stage or PipelineStage())
     tensors = [parameter for parameter in model.parameters() if not parameter.is_meta]
     for module in model.modules():
         packed = getattr(module, "packed", None)
