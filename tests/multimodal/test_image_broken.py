@@ -265,7 +265,7 @@ OBJECTS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a folder": (lambda path: path, "directory"),
     "an empty path": (lambda path: "", "cannot be opened"),
     "a path with a zero byte": (lambda path: f"{path}/page\0.png", "null byte"),
-    "a URL": (lambda path: "https://example.com/page.png", "fetches no URLs; download it"),
+    "a URL": (lambda path: "https://example.com/page.png", "none is fetched: download it"),
     "a data URL": (lambda path: "data:image/png;base64,iVBORw0KGgo=", "cannot be opened"),
     "the zero device": (lambda path: "/dev/zero", '"/dev/zero" has more than'),
     "the null device": (lambda path: "/dev/null", '"/dev/null" is empty'),
