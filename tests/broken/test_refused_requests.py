@@ -395,11 +395,7 @@ OPTIONS: Table = {
     "a thousand temperatures": (hears(temperature=[0.1] * 1000), "1000"),
     "beams below 0 for a recording": (hears(beam_size=-1), "beam_size"),
     "draws beyond floats": (hears(best_of=LONG), "best_of"),
-    "steps to temperatures that are listed": (
-        hears(temperature=(0.0, 0.5), temperature_increment_on_fallback=0.1),
-        "temperature_increment_on_fallback",
-    ),
-    "steps of nothing": (hears(temperature_increment_on_fallback=0.0), "temperature_increment_on_fallback"),
+    "an increment that only the command has": (hears(temperature_increment_on_fallback=0.2), "'temperature'"),
     "an option of the engine": (hears(threads=4), "Transcriber(model, threads="),
     "a length penalty of a NaN": (hears(length_penalty=math.nan), "length_penalty"),
     "a threshold in text": (hears(no_speech_threshold="0.6"), "no_speech_threshold"),

@@ -3,8 +3,9 @@
 import dataclasses
 import inspect
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import faster_whisper
@@ -158,8 +159,6 @@ def test_what_has_no_counterpart_is_refused(tiny_en_dir: Path) -> None:
         ours.WhisperModel(tiny_en_dir, device_index=[0, 1])
     model = ours.WhisperModel(tiny_en_dir, device="cpu", compute_type="int8")
     assert model.transcriber.engine.config.quantization == "int8"
-    with pytest.raises(ParameterError, match="cut where nobody speaks"):
-        ours.BatchedInferencePipeline(model).transcribe("talk.flac", vad_filter=False)
     assert set(faster_whisper.available_models()) <= set(ours.available_models())
 
 
@@ -182,3 +181,89 @@ def test_segments_without_text_are_left_out(models: list[tuple[ModuleType, Any]]
     (segments, _), (expected, _) = (program(model, samples, **options) for _, model in models)
     assert [(each.id, each.text) for each in segments] == [(each.id, each.text) for each in expected]
     assert all(each.text for each in segments)
+
+
+def test_other_names_replace_the_defaults_of_the_door(tiny_en_dir: Path, clip: Path) -> None:
+    """A default of faster-whisper's signature does not count as given."""
+    model = ours.WhisperModel(tiny_en_dir, device="cpu", threads=1, offline=True, model_dir=None)
+    assert model.transcriber.engine.config.threads == 1
+    _, info = model.transcribe(str(clip), num_beams=2, condition_on_prev_tokens=False)
+    assert (info.transcription_options.beam_size, info.transcription_options.mode) == (2, "sequential")
+    assert not info.transcription_options.condition_on_previous_text
+    _, info = model.transcribe(str(clip), batched=True)
+    assert info.transcription_options.mode == "batched"
+    _, info = ours.BatchedInferencePipeline(model).transcribe(str(clip), num_beams=1, batched=True, vad=True)
+    assert info.transcription_options.beam_size == 1
+    with pytest.raises(ParameterError, match="are the same option: give one of them"):
+        model.transcribe(str(clip), num_beams=2, beam_size=2)
+    with pytest.raises(ParameterError, match="are the same option: give one of them"):
+        ours.WhisperModel(tiny_en_dir, cpu_threads=1, threads=1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"clip_timestamps": [{"start": 0.0, "end": 3.0}, {"start": 3.5, "end": 6.5}]},
+        {"clip_timestamps": [{"start": 1.25, "end": 6.5}], "vad_filter": False},
+        {"vad_filter": False},
+        {"vad_filter": False, "word_timestamps": True, "prefix": "Sense"},
+    ],
+    ids=lambda options: " ".join(options),
+)
+def test_each_clip_is_one_window(models: list[tuple[ModuleType, Any]], clip: Path, options: dict[str, Any]) -> None:
+    found = []
+    for library, model in models:
+        segments, info = library.BatchedInferencePipeline(model).transcribe(str(clip), beam_size=1, **options)
+        found.append((list(segments), info.duration_after_vad))
+    (segments, kept), (expected, expected_kept) = found
+    assert kept == pytest.approx(expected_kept, abs=0.01)
+    assert segments
+    for segment, other in zip(segments, expected, strict=True):
+        assert segment.text == other.text
+        assert (segment.start, segment.end) == pytest.approx((other.start, other.end), abs=0.05)
+
+
+def test_a_long_recording_needs_voice_activity_or_clips(models: list[tuple[ModuleType, Any]], clip: Path) -> None:
+    (_, model), (_, theirs) = models
+    samples = np.tile(ours.decode_audio(str(clip)), 6)
+    assert len(samples) > 30 * 16_000
+    with pytest.raises(ParameterError, match="vad_filter=False leaves out voice activity detection"):
+        ours.BatchedInferencePipeline(model).transcribe(samples, vad_filter=False)
+    with pytest.raises(RuntimeError, match="vad_filter"):
+        faster_whisper.BatchedInferencePipeline(theirs).transcribe(samples, vad_filter=False)
+    long_clip = [{"start": 0.0, "end": len(samples) / 16_000}]
+    segments, info = ours.BatchedInferencePipeline(model).transcribe(samples, clip_timestamps=long_clip, beam_size=1)
+    assert [segment.start for segment in segments] == [0.0, 30.0]
+    assert info.duration_after_vad == info.duration
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_times_rise_and_words_lie_in_their_segments(
+    models: list[tuple[ModuleType, Any]], speech_dir: Path, batched: bool
+) -> None:
+    model = models[0][1]
+    recording = np.concatenate([ours.decode_audio(str(file)) for file in sorted(speech_dir.glob("librivox/*.flac"))])
+    transcribe = (ours.BatchedInferencePipeline(model) if batched else model).transcribe
+    segments, info = program(SimpleNamespace(transcribe=transcribe), recording, word_timestamps=True)
+    for segment in segments:
+        assert segment.start == segment.words[0].start
+        assert segment.text == "".join(word.word for word in segment.words)
+        assert all(word.start <= word.end <= segment.end for word in segment.words)
+    assert all(one.start <= one.end <= other.start for one, other in pairwise(segments))
+    assert segments[-1].end <= info.duration
+
+
+def test_the_info_has_the_options(models: list[tuple[ModuleType, Any]], clip: Path) -> None:
+    silence = {"min_silence_duration_ms": 500, "speech_pad_ms": 200}
+    asked = {"hotwords": "Dashwood", "vad_filter": True, "vad_parameters": silence, "beam_size": 1}
+    for _, model in models:
+        _, info = model.transcribe(str(clip), **asked)
+        assert info.transcription_options.hotwords == "Dashwood"
+        assert {name: getattr(info.vad_options, name) for name in silence} == silence
+
+
+def test_a_prefix_begins_the_first_segment(models: list[tuple[ModuleType, Any]], clip: Path) -> None:
+    (segments, _), (expected, _) = (program(model, str(clip), prefix="The late owner") for _, model in models)
+    assert [segment.text for segment in segments] == [segment.text for segment in expected]
+    assert segments[0].text.startswith(" The late owner")
+    assert segments[0].start == 0

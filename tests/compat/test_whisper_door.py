@@ -105,3 +105,12 @@ def test_results_are_written_as_openai_whisper_writes_them(
         get_writer("vtt", str(tmp_path))({"segments": [{"start": -5, "end": 6, "text": "a"}]}, "below.wav")
     with pytest.raises(ParameterError, match=r"no format 'str'\. Did you mean 'srt'"):
         get_writer("str", str(tmp_path))
+
+
+def test_other_names_replace_the_defaults_of_the_door(model: ours.Whisper, clip: str) -> None:
+    """A default of openai-whisper's signature does not count as given."""
+    doubtful = {"compression_ratio_threshold": 0.01, "word_timestamps": False}
+    result = model.transcribe(clip, log_prob_threshold=-2.0, temperature_increment_on_fallback=0.5, **doubtful)
+    assert {segment["temperature"] for segment in result["segments"]} == {1.0}
+    result = model.transcribe(clip, condition_on_prev_tokens=False, num_beams=2, temperature=(0.0, 0.4), **doubtful)
+    assert {segment["temperature"] for segment in result["segments"]} == {0.4}

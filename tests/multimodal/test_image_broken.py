@@ -272,7 +272,10 @@ OBJECTS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "this process's memory": (lambda path: "/proc/self/mem", "/proc/self/mem"),
     "a sparse file of a terabyte": (lambda path: sparse(path / "sparse.png"), "max_image_bytes"),
     "an empty file": (lambda path: written(path / "empty.png", b""), 'empty.png" is empty'),
-    "a text called png": (lambda path: written(path / "letter.png", b"Dear Sir"), 'letter.png" is no image'),
+    "a text called png": (
+        lambda path: written(path / "letter.png", b"Dear Sir"),
+        'letter.png" is not a readable image',
+    ),
     "a png called jpg": (lambda path: written(path / "page.jpg", FORMATS["png"]()), READ),
     "None": (lambda path: None, "of type NoneType cannot be read: pass a path"),
     "a number": (lambda path: 5, "of type int"),

@@ -79,5 +79,5 @@ def test_the_mapper_of_a_prompted_modality_gets_the_prompt():
 
 def test_an_id_for_every_token_or_for_none():
     spec = family(audio=lambda data, view: MappedInput({}, 3, [1, 2]))
-    with pytest.raises(PluginError, match="returned 2 token_ids and num_tokens=3; give an id to every token"):
+    with pytest.raises(PluginError, match="returned 2 token_ids and num_tokens=3; return an id for every token"):
         map_input(spec, view_of({}), "audio", [1])

@@ -55,12 +55,12 @@ def test_pages_in_several_threads_are_those_of_one(file: Path) -> None:
 
 
 def test_a_page_beyond_the_limit_is_not_drawn(tmp_path: Path) -> None:
-    """14,400 points, the most that PDF 1.4 allows, are 900 million pixels at 150 an inch: 2.7 GB."""
+    """14,400 points, the most that PDF 1.4 allows, are 900 million pixels at 150 per inch: 2.7 GB."""
     path = tmp_path / "wall.pdf"
     path.write_bytes(pdf_of(["a wall"], (14400, 14400)))
     (page,) = pdf_pages(path)
     with pytest.raises(
-        MediaError, match=r'page 1 of PDF file ".*wall.pdf" has 30001 x 30001 pixels at 150 an inch, .*: lower dpi'
+        MediaError, match=r'page 1 of PDF file ".*wall.pdf" has 30001 x 30001 pixels at 150 per inch, .*: lower dpi'
     ):
         load_image(page)
     (page,) = pdf_pages(path, dpi=72, limits=ImageLimits(max_image_pixels=14400**2 - 1))

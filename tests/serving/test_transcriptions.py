@@ -241,8 +241,7 @@ def test_a_stream_tells_its_progress_and_the_words(server: Any, clip: Path, expe
 def test_any_option_of_transcription_is_a_field(client: openai.OpenAI, clip: Path, transcriber: Transcriber) -> None:
     given = {
         "patience": "1",
-        "temperature": "0",
-        "temperature_increment_on_fallback": "0.4",
+        "temperature": "0,0.4,0.8",
         "language": "en-US",
         "suppress_numerals": "true",
         "suppress_regex": r" ?[A-Z]\.",
@@ -277,9 +276,9 @@ def test_any_option_of_transcription_is_a_field(client: openai.OpenAI, clip: Pat
     assert [segment.tokens for segment in answer.segments] == [segment.tokens for segment in expected.segments]
 
 
-def test_no_increment_means_no_other_temperature(client: openai.OpenAI, clip: Path) -> None:
-    for increment, last in (("0.5", 1.0), ("", 1.0), ("None", 0.0), ("null", 0.0)):
-        doubtful = {"compression_ratio_threshold": "0.01", "temperature_increment_on_fallback": increment}
+def test_a_list_of_temperatures_is_all_that_is_tried(client: openai.OpenAI, clip: Path) -> None:
+    for temperatures, last in (("0,0.5,1", 1.0), ("0,0.5", 0.5), ("0,", 0.0), ("0", 1.0)):
+        doubtful = {"compression_ratio_threshold": "0.01", "temperature": temperatures}
         answer = transcribe(client, clip, response_format="verbose_json", extra_body=doubtful)
         assert {segment.temperature for segment in answer.segments} == {last}
 

@@ -8,8 +8,7 @@ from whisper.tokenizer import get_tokenizer
 
 from transept.core.checkpoints.hf_configs import load_tokenizer
 from transept.core.kernels.cpu.speech.alignment import NEIGHBOURS
-from transept.speech.timing.alignment import median_filter, warping_path
-from transept.speech.timing.word_tokens import split_words
+from transept.speech.timing.words import median_filter, split_words, warping_path
 
 SENTENCES = {
     "en": " \"Well,\" said Mr. O'Neill (slowly) - it's 9:30... isn't it?",

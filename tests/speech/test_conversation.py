@@ -20,9 +20,9 @@ from transept import Segment, Transcriber, Transcript
 from transept.errors import MediaError, ParameterError, PluginError
 from transept.registry.diarizers import Diarizer
 from transept.registry.plugins import PluginReport
-from transept.speech.events import Found, Opened
-from transept.speech.interleaving import ChannelEnded, Interleaving
+from transept.speech.conversation import ChannelEnded, Interleaving
 from transept.speech.options import TranscriptionOptions
+from transept.speech.segments import Found, Opened
 from transept.speech.transcript import TranscriptionInfo
 
 READER = ("austen-0880", "austen-0890", "austen-0930")

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from transept import Transcriber
 from transept.compat import faster_whisper, whisper
-from transept.compat.recordings import CompatTranscriber
-from transept.speech.durations import SHORTEST, lasting, lengthened
+from transept.compat.transcribers import CompatTranscriber
 from transept.speech.segments import Segment, Word
+from transept.speech.word_breaks import SHORTEST, lasting, lengthened
 
 SQUEEZED = (
     "auth-incorrect",

@@ -120,7 +120,7 @@ def test_an_empty_transcript_of_channels_or_speakers_names_the_other_tracks(tran
         assert transcript.text == ""
         assert transcript.reason.count(OTHER_TRACK) == 1
         assert transcript.reason.endswith(OTHER_TRACK)
-    with pytest.raises(MediaError, match="nothing is heard") as raised:
+    with pytest.raises(MediaError, match="no words were found in the recording") as raised:
         transcriber.align(mono, "the text that is spoken")
     assert str(raised.value).endswith(f"{OTHER_TRACK})")
 

@@ -12,7 +12,7 @@ from whisper.normalizers import EnglishTextNormalizer
 from transept import Transcriber, Transcript, TranscriptionOptions
 from transept.errors import ParameterError
 from transept.speech import calibration
-from transept.speech.algorithms.plausibility import is_plausible, repeats_itself
+from transept.speech.algorithms.decoding import is_plausible, repeats_itself
 from transept.speech.calibration import Calibration
 from transept.speech.word_errors import word_error_rate
 

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np, torch
 from transept import Engine, SamplingParams
 from transept.multimodal.log_mel import recording_log_mel
-from transept.speech.timing.alignment import median_filter, warping_path
+from transept.speech.timing.words import median_filter, warping_path
 from transept.core.kernels.cpu.speech.recurrence import recur
 
 rng = np.random.default_rng(0)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from recordings import RATE
 
 from transept import Transcriber
-from transept.speech.algorithms.language_changes import CHANGE, LEAST, viterbi_path
+from transept.speech.algorithms.language import CHANGE, LEAST, viterbi_path
 
 LANGUAGES = ("en", "fr", "es")
 PROMPTS = ("conf-thereare", "conf-userswilljoin", "confbridge-remove-last-in")

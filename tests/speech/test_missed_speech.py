@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from recordings import RATE, joined
 
 from transept import Transcriber
-from transept.speech.algorithms.coverage import LONGEST_GAP, uncovered
+from transept.speech.algorithms.second_hearing import LONGEST_GAP, uncovered
 from transept.speech.segments import Segment
 
 
@@ -49,8 +49,8 @@ def test_speech_that_is_left_out_is_told(
     assert "demonstration" not in transcript.text
     (told,) = caplog.messages
     assert told == (
-        f"the waveform: somebody speaks and no segment says what: {begin:.1f} to {end:.1f} s; "
-        "multilingual=True (--multilingual) hears such speech again"
+        f"the waveform: no segment covers the speech at {begin:.1f} to {end:.1f} s; "
+        "multilingual=True (--multilingual) decodes such speech again"
     )
 
 

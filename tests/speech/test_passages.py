@@ -17,9 +17,8 @@ from whisper.normalizers import EnglishTextNormalizer
 
 from transept import ParameterError, Transcriber, VadOptions
 from transept.speech.algorithms import passages
-from transept.speech.algorithms.coverage import believed, gaps_within
 from transept.speech.algorithms.passages import LONGEST_PASSAGE, SLACK
-from transept.speech.algorithms.second_hearing import SecondHearing
+from transept.speech.algorithms.second_hearing import SecondHearing, believed, gaps_within
 from transept.speech.algorithms.sequential import decode_stretch
 from transept.speech.algorithms.source import Source
 from transept.speech.options import TranscriptionOptions

@@ -27,7 +27,7 @@ from transept.core.jobs.job import Offload, Submit
 from transept.core.request.limits import DEFAULT_LIMITS
 from transept.speech import recording
 from transept.speech.algorithms import sequential
-from transept.speech.events import Found, Opened
+from transept.speech.segments import Found, Opened
 from transept.speech.speech_model import SpeechModel
 
 TOKENIZER = get_tokenizer(multilingual=False)

@@ -9,6 +9,7 @@ import pytest
 
 from transept import TranscriptionOptions, VadOptions
 from transept.errors import ParameterError
+from transept.speech.option_values import rising_temperatures
 
 
 def test_defaults_are_openai_whispers() -> None:
@@ -93,12 +94,7 @@ def test_clips_have_several_forms(clips: Any) -> None:
         ({"initial_prompt": (-1,)}, "initial_prompt holds -1"),
         ({"beam_size": 5, "patience": 0}, "patience must be a number above 0, not 0"),
         ({"beam_size": 5, "patience": -1}, "patience must be a number above 0, not -1"),
-        ({"temperature_increment_on_fallback": 0.001}, "must be a number of at least 0.01, not 0.001"),
-        ({"temperature_increment_on_fallback": True}, "must be a number of at least 0.01, not True"),
-        (
-            {"temperature": (0.0, 0.5), "temperature_increment_on_fallback": 0.1},
-            "give one temperature, or leave the increment out",
-        ),
+        ({"temperature_increment_on_fallback": 0.2}, "Here that is 'temperature'. It takes all temperatures"),
         ({"batch_size": 0}, "batch_size must be an integer of at least 1"),
         ({"vad_threshold": 0.3}, "Here that is 'vad_options'"),
         ({"beams": 2}, "Here that is 'beam_size'"),
@@ -130,16 +126,15 @@ def test_patience_without_a_width_is_of_five_beams() -> None:
 @pytest.mark.parametrize("first", [0.0, 0.3, 1.0, 1.5])
 @pytest.mark.parametrize("increment", [0.01, 0.2, 0.35, 5.0])
 def test_temperatures_rise_by_the_increment_as_in_openai_whispers_command(first: float, increment: float) -> None:
-    options = TranscriptionOptions(temperature=first, temperature_increment_on_fallback=increment)
+    temperatures = rising_temperatures(first, increment)
     expected = np.arange(first, 1.0 + 1e-6, increment) if first <= 1 else [first]
-    np.testing.assert_allclose(options.temperatures, expected, rtol=0, atol=1e-6)
-    assert dataclasses.replace(options).temperatures == options.temperatures
-    assert len(options.temperatures) <= 101
+    np.testing.assert_allclose(temperatures, expected, rtol=0, atol=1e-6)
+    assert TranscriptionOptions(temperature=temperatures).temperatures == temperatures
 
 
-def test_the_increment_goes_on_from_the_default() -> None:
-    assert TranscriptionOptions(temperature_increment_on_fallback=0.5).temperatures == (0.0, 0.5, 1.0)
-    assert TranscriptionOptions(temperature_increment_on_fallback=None) == TranscriptionOptions()
+def test_several_temperatures_take_no_increment() -> None:
+    assert rising_temperatures("0,0.4", 0.1) == (0.0, 0.4)
+    assert rising_temperatures(0.3, None) == (0.3,)
 
 
 @pytest.mark.parametrize("language", ["auto", "AUTO", "None", "none", "", " "])

@@ -17,7 +17,7 @@ from whisper.model import ModelDimensions, Whisper
 from whisper.tokenizer import get_tokenizer
 from whisper.utils import get_writer
 
-from transept.compat.recordings import CompatTranscriber
+from transept.compat.transcribers import CompatTranscriber
 from transept.compat.whisper.utils import get_writer as compat_writer
 from transept.core.checkpoints.hf_configs import load_tokenizer
 from transept.speech.segments import Segment, Word

@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from transept.cli.terminal import escape, escape_name
-from transept.cli.transcribe_options import LAYOUT
+from transept.cli.transcribe_options import LAYOUT, CommandOptions
 from transept.errors import MediaError
+from transept.options import declared
 
 if TYPE_CHECKING:
     from transept.cli.run_summary import RunSummary, TranscriptionTask
@@ -32,7 +33,8 @@ def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Non
     given = vars(arguments)
     if language_or_none("language", given.get("language")) is not None:
         parser.error("--detect-language detects the spoken language, and --language says it; leave one out")
-    of_transcripts = {*TranscriptionOptions.names(), *LAYOUT} - {*OPTIONS, "language"}
+    of_transcripts = {*declared(TranscriptionOptions), *declared(CommandOptions), *LAYOUT}
+    of_transcripts -= {*OPTIONS, "language", "detect_language"}
     useless = [name for name in OF_FILES if given[name] not in (None, False)]
     useless += [name for name in given if name in of_transcripts or name.startswith("vad_")]  # there only if given
     if useless:

@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypeAlias
 from transept.cli.flags import add_flags, flag
 from transept.errors import ParameterError, suggest
 from transept.options import DeclaredOption, Option, declared, declares_options, take_options
+from transept.speech.option_values import rising_temperatures
 from transept.speech.options import DECODING, SPEECH, TIMES, TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.vad.options import RECORDING, VadOptions
@@ -26,7 +27,7 @@ FORMATS = (*ALL, "lrc", "csv", "ass")
 SUBTITLES = ("srt", "vtt", "lrc", "ass")
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz; the bounds of `load_audio`
 LAYOUT = tuple(declared(SubtitleLayout))
-FIRST_INCREMENT = 0.2  # of the temperature, as in openai-whisper's command
+LEAST_INCREMENT = 0.01  # of the temperature: 101 attempts at a window
 
 
 @declares_options("the command has no option")
@@ -37,6 +38,16 @@ class CommandOptions:
     detect_language: Annotated[
         bool, Option("print the language of each file and its probability, and no text", group=SPEECH)
     ] = False
+    temperature_increment_on_fallback: Annotated[
+        float | None,
+        Option(
+            "raise the temperature by this, up to 1, if a window's text fails a threshold; None: never",
+            "As in openai-whisper's command. In Python, temperature takes all temperatures.",
+            group=DECODING,
+            metavar="T",
+            ge=LEAST_INCREMENT,
+        ),
+    ] = 0.2
 
     def __post_init__(self) -> None:
         take_options(self)
@@ -105,7 +116,6 @@ def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Non
     check_layout(parser, arguments)
     if subtitle_layout(arguments):
         arguments.word_timestamps = True
-    CommandOptions(**{name: given for name, given in vars(arguments).items() if name in declared(CommandOptions)})
 
 
 def check_layout(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
@@ -131,11 +141,10 @@ def transcription_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the given keywords of Transcriber.transcribe. Raises ParameterError as TranscriptionOptions."""
     given = vars(arguments)
     options = {name: given[name] for name in declared(TranscriptionOptions) if name in given}
+    command = CommandOptions(**{name: given[name] for name in declared(CommandOptions) if name in given})
     if "temperature" in given or "temperature_increment_on_fallback" in given:
-        increment = options.pop("temperature_increment_on_fallback", FIRST_INCREMENT)
-        options["temperature"] = TranscriptionOptions(
-            temperature=options.get("temperature", 0.0), temperature_increment_on_fallback=increment
-        ).temperatures
+        first = options.get("temperature", 0.0)
+        options["temperature"] = rising_temperatures(first, command.temperature_increment_on_fallback)
     if vad := {name.removeprefix("vad_"): given[name] for name in (each.name for each in VAD_PARTS) if name in given}:
         for name in {*vad} & {*options.get("vad_options", ())}:
             message = f"{{vad_options}} and {{vad_options.{name}}} are the same option: give one of them"

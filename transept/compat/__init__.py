@@ -1,1 +1,1 @@
-"""Transept under the names of other programs, so that what was written for them changes one import."""
+"""Interfaces of other libraries: a program written for one of them changes one import."""

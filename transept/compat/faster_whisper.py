@@ -1,7 +1,7 @@
 """faster-whisper's interface over Transept: ``from transept.compat.faster_whisper import WhisperModel``.
 
-`WhisperModel` and `BatchedInferencePipeline` take its arguments and give its results: a generator of segments, and an
-info that is known before the first of them. What has no counterpart is a ParameterError, not a silent difference.
+`WhisperModel` and `BatchedInferencePipeline` take its arguments and return its results: a generator of segments, and an
+info that is known before the first of them. An argument without a counterpart raises ParameterError.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from transept.compat.recordings import CompatTranscriber
+from transept.compat.transcribers import ClipTranscriber, CompatTranscriber
 from transept.core.checkpoints.source import locate
 from transept.errors import ParameterError
 from transept.multimodal.audio import SAMPLE_RATE, load_audio, load_channels
@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 
 DEFAULTS = {"beam_size": 5, "patience": 1.0, "mode": SEQUENTIAL}  # where they differ from Transept's
 BATCHED_DEFAULTS = {**DEFAULTS, "without_timestamps": True, "mode": BATCHED}
+ENGINE_DEFAULTS = {"cpu_threads": 0, "download_root": None, "local_files_only": False}
 
 __all__ = ["BatchedInferencePipeline", "Segment", "TranscriptionInfo", "WhisperModel", "Word", "available_models"]
 __all__ += ["decode_audio", "download_model", "format_timestamp"]
@@ -60,7 +61,10 @@ class Segment:
 
 @dataclass
 class TranscriptionInfo:
-    """What is known before the first segment. all_language_probs: pairs, the likeliest first; None: not detected."""
+    """Facts about a recording before its first segment.
+
+    all_language_probs: pairs, the most likely first; None if the language was not detected.
+    """
 
     language: str
     language_probability: float
@@ -72,17 +76,17 @@ class TranscriptionInfo:
 
 
 def available_models() -> list[str]:
-    """The names that WhisperModel knows."""
+    """Return the names that WhisperModel knows."""
     return sorted(published_checkpoints(discover()))
 
 
 def download_model(
     size_or_id: str, output_dir: str | None = None, local_files_only: bool = False, cache_dir: str | None = None
 ) -> str:
-    """The folder of a model, fetched if it is not on this machine.
+    """Return the folder of a model, downloaded if it is not on this machine.
 
-    output_dir: a folder that gets its files, made if it is not there. local_files_only, cache_dir: as local_files_only
-    and download_root of WhisperModel. Raises CheckpointError, as for a name that nobody knows.
+    output_dir: a folder to copy its files to, created if needed. local_files_only, cache_dir: like local_files_only
+    and download_root of WhisperModel. Raises CheckpointError, for example for an unknown name.
     """
     found = locate(size_or_id, model_dir=cache_dir, offline=local_files_only)
     return str(found if output_dir is None else shutil.copytree(found, output_dir, dirs_exist_ok=True))
@@ -91,9 +95,9 @@ def download_model(
 def decode_audio(
     input_file: AudioInput, sampling_rate: int = SAMPLE_RATE, split_stereo: bool = False
 ) -> np.ndarray[Any, Any] | tuple[np.ndarray[Any, Any], ...]:
-    """A recording's samples, [num_samples] float32 in [-1, 1], mono; with split_stereo those of its two channels.
+    """Return a recording's samples, [num_samples] float32 in [-1, 1], mono; with split_stereo, each of two channels.
 
-    sampling_rate: Hz. Raises MediaError, as for a recording of one channel that is to be split.
+    sampling_rate: Hz. Raises MediaError, for example if a recording with one channel should be split.
     """
     if split_stereo:
         return tuple(load_channels(input_file, sampling_rate)[:2])
@@ -101,7 +105,7 @@ def decode_audio(
 
 
 def format_timestamp(seconds: float, always_include_hours: bool = False, decimal_marker: str = ".") -> str:
-    """Seconds as MM:SS.mmm, with HH: before it where there are any. Raises ParameterError below 0."""
+    """Format seconds as MM:SS.mmm, after HH: if there are any hours. Raises ParameterError below 0."""
     if seconds < 0:
         raise ParameterError(f"a timestamp is at least 0 seconds, not {seconds}", param="seconds", value=seconds)
     return clock(round(seconds * 1000.0), hours=always_include_hours, point=decimal_marker)
@@ -111,8 +115,8 @@ class WhisperModel:
     """A loaded model.
 
     model_size_or_path: a name or a folder. compute_type: ``"int8"`` and its mixtures round weights to 8 bits; on a CPU
-    ``"float16"`` computes in float32. cpu_threads: 0 leaves the number to PyTorch. download_root: the folder that
-    models are kept in. local_files_only: never ask the hub. num_workers has no effect: one engine serves all threads.
+    ``"float16"`` computes in float32. cpu_threads: 0: one for each core. download_root: folder of models.
+    local_files_only: download nothing. num_workers has no effect: one engine serves all threads.
     model_kwargs: options of EngineConfig. Raises ParameterError for an unknown compute_type.
     """
 
@@ -134,14 +138,12 @@ class WhisperModel:
                 param="device_index",
                 value=device_index,
             )
-        options: dict[str, Any] = {
-            "device": f"cuda:{device_index}" if device == "cuda" else device,
-            "compute_type": compute_type,
-            "cpu_threads": cpu_threads,
-            "download_root": download_root,
-            "local_files_only": local_files_only,
-        }
-        self.transcriber = CompatTranscriber(model_size_or_path, **options, **model_kwargs)
+        options = {"cpu_threads": cpu_threads, "download_root": download_root, "local_files_only": local_files_only}
+        given = {name: value for name, value in options.items() if value != ENGINE_DEFAULTS[name]}
+        named = f"cuda:{device_index}" if device == "cuda" else device
+        self.transcriber = CompatTranscriber(
+            model_size_or_path, device=named, compute_type=compute_type, **given, **model_kwargs
+        )
 
     @property
     def supported_languages(self) -> list[str]:
@@ -150,16 +152,16 @@ class WhisperModel:
 
     @property
     def is_multilingual(self) -> bool:
-        """Whether it knows more than one language."""
+        """True if the model knows more than one language."""
         return len(self.supported_languages) > 1
 
     def transcribe(
         self, audio: AudioInput, language: str | None = None, task: str = "transcribe", **options: Any
     ) -> tuple[Iterator[Segment], TranscriptionInfo]:
-        """Segments as they are found, and what is known before the first of them.
+        """Return an iterator over the segments, and the info.
 
         audio: a path, an open file, or samples at 16 kHz. options: faster-whisper's, and any of TranscriptionOptions.
-        An English-only model transcribes English, whatever language, task and multilingual say, as there. Raises
+        An English-only model ignores language, task and multilingual, with faster-whisper's warnings. Raises
         MediaError, and ParameterError for a bad option.
         """
         return _transcribe(self.transcriber, audio, DEFAULTS, {"language": language, "task": task, **options})
@@ -170,9 +172,9 @@ class WhisperModel:
         language_detection_segments: int = 1,
         language_detection_threshold: float = 0.5,
     ) -> tuple[str, float, list[tuple[str, float]]]:
-        """The language of samples at 16 kHz, its probability, and those of all languages, the likeliest first."""
+        """Return the language of samples at 16 kHz, its probability, and all languages, the most likely first."""
         language, probability, probabilities = self.transcriber.detect_language(
-            audio if audio.size else np.zeros(1, np.float32),  # which is silence to it
+            audio if audio.size else np.zeros(1, np.float32),  # silence
             mode="sequential",
             language_detection_segments=language_detection_segments,
             language_detection_threshold=language_detection_threshold,
@@ -181,7 +183,7 @@ class WhisperModel:
 
 
 class BatchedInferencePipeline:
-    """A model whose recordings are cut where nobody speaks; their windows are decoded beside each other."""
+    """A model whose recordings are cut into windows in pauses; the windows are decoded concurrently."""
 
     def __init__(self, model: WhisperModel) -> None:
         self.model = model
@@ -195,24 +197,28 @@ class BatchedInferencePipeline:
         batch_size: int = 8,
         **options: Any,
     ) -> tuple[Iterator[Segment], TranscriptionInfo]:
-        """As `WhisperModel.transcribe`. batch_size: windows that are decoded at a time.
+        """Transcribe in batched mode; see `WhisperModel.transcribe`. batch_size: windows decoded at a time.
 
-        vad_filter=False is refused without clip_timestamps: silence tells where windows may end.
+        Each of clip_timestamps is a window, without voice activity detection. With vad_filter=False and no
+        clip_timestamps, the recording must fit into one window.
         """
-        if options.pop("vad_filter", True) is False and not options.get("clip_timestamps"):
-            message = "batches are cut where nobody speaks; leave {vad_filter} on, or give {clip_timestamps}"
-            raise ParameterError(message, param="vad_filter", value=False, others=["clip_timestamps"])
         given = {"language": language, "task": task, "batch_size": batch_size, **options}
-        return _transcribe(self.model.transcriber, audio, BATCHED_DEFAULTS, given)
+        transcriber: Transcriber = self.model.transcriber
+        if options.get("clip_timestamps") or options.get("vad_filter", options.get("vad")) is False:
+            transcriber = ClipTranscriber.from_engine(transcriber.engine)
+        return _transcribe(transcriber, audio, BATCHED_DEFAULTS, given)
 
 
 def _transcribe(
-    transcriber: Transcriber, audio: AudioInput, defaults: Mapping[str, Any], options: dict[str, Any]
+    transcriber: Transcriber, audio: AudioInput, defaults: Mapping[str, Any], options: Mapping[str, Any]
 ) -> tuple[Iterator[Segment], TranscriptionInfo]:
-    given = {**defaults, **by_own_names(options, declared(TranscriptionOptions).values())}
+    given = by_own_names(options, declared(TranscriptionOptions).values())
+    if given.get("batched"):
+        defaults = {**defaults, "mode": BATCHED}
+    given = {**defaults, **given}
     progress = bool(given.pop("log_progress", False))
     if given.get("task") == "transcribe":
-        given["task"] = None  # the default, which a target_language is no contradiction to
+        given["task"] = None  # the default, which does not contradict target_language
     if transcriber.model.is_english_only:
         given |= _for_english_only(given)
     vad_options = given.pop("vad_options", None)
@@ -221,7 +227,7 @@ def _transcribe(
     if not given.get("word_timestamps"):
         given.pop("hallucination_silence_threshold", None)
     if given.get("multilingual"):
-        given["language"] = None  # that of every window is detected
+        given["language"] = None  # each window's language is detected
     with errors_as_given(options, declared(TranscriptionOptions).values()):
         stream = transcriber.stream(audio, progress=progress, **given)
     found = stream.info
@@ -238,7 +244,7 @@ def _transcribe(
 
 
 def _for_english_only(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options in whose place an English-only model has others, with faster-whisper's warnings."""
+    """Return the options that an English-only model replaces, with faster-whisper's warnings."""
     found: dict[str, Any] = {}
     if given.get("multilingual") is True:
         logger.warning(
@@ -251,7 +257,7 @@ def _for_english_only(given: Mapping[str, Any]) -> dict[str, Any]:
         )
         found["language"] = "en"
     if given.get("task") == "translate":
-        found["task"] = None  # there is no token for it, and no warning there
+        found["task"] = None  # the model has no token for it; faster-whisper does not warn
     return found
 
 
@@ -264,7 +270,7 @@ def _segments(stream: SegmentStream) -> Iterator[Segment]:
 
 
 def _vad_options(given: Any) -> Any:
-    """A dict, or faster-whisper's own dataclass, whose values that are defaults there are left to ours."""
+    """Convert faster-whisper's own VadOptions to a dict without its default values; ours replace them."""
     if isinstance(given, Mapping | VadOptions):
         return given
     if dataclasses.is_dataclass(given) and not isinstance(given, type):

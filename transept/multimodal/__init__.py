@@ -1,7 +1,7 @@
-"""Everything that is not text: from raw data to what an encoder takes.
+"""Audio and images: from raw data to an encoder's input.
 
-A plugin's input mapper imports from here: `MappedInput` is what it returns, `MediaError` what it raises when the data
-does not fit the model. `transept.multimodal.audio` and `image` decode; `log_mel` and `image_processing` make features.
+A plugin's input mapper imports from here: it returns a `MappedInput`, and raises `MediaError` if the data does not fit
+the model. `transept.multimodal.audio` and `image` decode; `log_mel` and `image_processing` compute features.
 """
 
 from transept.errors import MediaError

@@ -1,7 +1,7 @@
 """Audio: from a file, bytes or a waveform to mono float32 samples.
 
-Input mappers of speech families and `transept.speech` call it. libsndfile reads what it can (wav, flac, ogg, ...),
-FFmpeg through PyAV the rest (mp3, m4a, mp4, webm, mkv, ...); neither needs a program installed (`audio_file`, `media`).
+Input mappers of speech families and `transept.speech` call it. libsndfile reads some formats (wav, flac, ogg, ...),
+FFmpeg through PyAV the others (mp3, m4a, mp4, webm, mkv, ...); both are in Python packages (`audio_file`, `media`).
 Nothing here cuts audio, and only an AudioUrl opens a URL. `audio_limits` bounds the amount of audio.
 PyAV is imported with the first file that libsndfile does not read, or that is not at the wanted rate.
 """
@@ -22,8 +22,7 @@ from transept.multimodal.audio_file import READABLE, decode_file
 from transept.multimodal.audio_limits import MAX_BYTES, MAX_DECODED_BYTES, MAX_SECONDS, MAX_STREAM_BYTES
 from transept.multimodal.audio_tracks import checked_track, only_track
 from transept.multimodal.audio_url import AudioUrl
-from transept.multimodal.bursts import HIGHEST_PEAK
-from transept.multimodal.channels import EACH, MIX, Intake, one_channel
+from transept.multimodal.channels import EACH, HIGHEST_PEAK, MIX, Intake, one_channel
 from transept.multimodal.media import decode_media
 from transept.multimodal.resampling import joined, soxr_blocks
 from transept.multimodal.sounds import sounds_at
@@ -126,7 +125,7 @@ def load_channels(data: Any, sample_rate: int = SAMPLE_RATE, **options: Any) -> 
 
 
 def audio_name(data: Any) -> str:
-    """How messages name a recording that is given as to `load_audio`."""
+    """Return the name of a recording in messages; data: as for `load_audio`."""
     if isinstance(data, AudioUrl):
         return f'audio from "{data.url}"'
     if isinstance(data, bytes | bytearray | memoryview):
@@ -163,7 +162,7 @@ def _load(data: Any, sample_rate: int, limits: Intake) -> list[Waveform]:
         raise MediaError(f"audio of type {type(data).__name__} names no file: {error}") from None
     with _open(data, name) as file:
         try:
-            rewindable = file if file.seekable() else limits.read(file, name)  # a pipe is not, and decoders rewind
+            rewindable = file if file.seekable() else limits.read(file, name)  # decoders rewind; a pipe cannot
             limits.check_size(os.fstat(file.fileno()).st_size, name)
             return _checked(decode_file(rewindable, name, sample_rate, limits), name)
         except OSError as error:
@@ -171,7 +170,7 @@ def _load(data: Any, sample_rate: int, limits: Intake) -> list[Waveform]:
 
 
 def _from_bytes(data: bytes | bytearray | memoryview, sample_rate: int, limits: Intake) -> list[Waveform]:
-    """The bytes of a file -> mono at the wanted rate."""
+    """Decode the bytes of a file."""
     try:
         name, num_bytes, file = audio_name(data), memoryview(data).nbytes, io.BytesIO(data)
     except (BufferError, ValueError) as error:  # not contiguous, released
@@ -181,7 +180,7 @@ def _from_bytes(data: bytes | bytearray | memoryview, sample_rate: int, limits: 
 
 
 def _from_url(data: AudioUrl, sample_rate: int, limits: Intake) -> list[Waveform]:
-    """Fetch with FFmpeg -> mono at the wanted rate. Raises MediaError if the connection breaks."""
+    """Fetch and decode with FFmpeg. Raises MediaError if the connection breaks."""
     import av
 
     def opened() -> Any:
@@ -192,12 +191,12 @@ def _from_url(data: AudioUrl, sample_rate: int, limits: Intake) -> list[Waveform
         reason = "a URL is left to FFmpeg"
         return _checked(decode_media(opened, name, sample_rate, limits, reason, READABLE), name)
     except av.FFmpegError as error:
-        reason = "nothing came in time" if isinstance(error, av.error.ExitError) else error.strerror
+        reason = "the server sent no data in time" if isinstance(error, av.error.ExitError) else error.strerror
         raise MediaError(f"{name} cannot be read: {reason}") from None
 
 
 def _from_pair(data: tuple[Any, ...], sample_rate: int, limits: Intake) -> list[Waveform]:
-    """``(waveform, sample_rate)`` as `load_audio` takes it -> mono at the wanted rate."""
+    """Resample ``(waveform, sample_rate)``."""
     if len(data) != 2:
         raise MediaError(f"audio came as a tuple of {len(data)}: {EXPECTED}")
     waveform, rate = data
@@ -213,7 +212,7 @@ def _from_pair(data: tuple[Any, ...], sample_rate: int, limits: Intake) -> list[
 
 
 def _from_array(data: Any, sample_rate: int, limits: Intake) -> list[Waveform]:
-    """A bare array or tensor of floats at SAMPLE_RATE -> mono at the wanted rate."""
+    """Resample an array or tensor of floats at SAMPLE_RATE."""
     channels = channels_of(data)
     if channels.dtype.kind != "f":
         raise MediaError(
@@ -233,13 +232,13 @@ def _open(path: str | os.PathLike[str], name: str) -> BinaryIO:
 
 
 def _checked(waveforms: list[Waveform], name: str) -> list[Waveform]:
-    """The waveforms, unless they are empty or their samples are not audio."""
+    """Return the waveforms. Raises MediaError if they are empty or their samples are not audio."""
     if not all(waveform.size for waveform in waveforms):
         raise MediaError(f"{name} holds no audio: it is empty, or shorter than one sample")
-    # All are NaN when a sample is.
+    # The peak is NaN if any sample is.
     peak = max(max(float(waveform.max()), -float(waveform.min())) for waveform in waveforms)
     if not np.isfinite(peak):
-        raise MediaError(f"{name} has samples that are not finite (NaN or infinity): mend or drop them")
+        raise MediaError(f"{name} has samples that are not finite (NaN or infinity): replace or remove them")
     if peak > HIGHEST_PEAK:
         raise MediaError(
             f"{name} has float samples up to {peak:g}, but full scale is 1.0: divide them by the full scale of the PCM "

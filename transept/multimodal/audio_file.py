@@ -14,18 +14,15 @@ from typing import Any, BinaryIO, cast
 import soundfile
 
 from transept.errors import MediaError, MediaTooLargeError
-from transept.multimodal.announced_size import hint
-from transept.multimodal.audio_limits import kept_bytes
+from transept.multimodal.announced import hint
+from transept.multimodal.audio_limits import check_sound, expect, kept_bytes
 from transept.multimodal.audio_tracks import only_track
-from transept.multimodal.bursts import without_bursts
-from transept.multimodal.channels import EACH, NUMBERS, Intake, joined_streams
+from transept.multimodal.channels import EACH, NUMBERS, Intake, joined_streams, without_bursts
 from transept.multimodal.damage import SHORTEST_LOSS, Damage, truncated
-from transept.multimodal.declared_length import check_sound
-from transept.multimodal.decoded_memory import expect
 from transept.multimodal.flac_frames import StreamInfo, decoded, is_whole
-from transept.multimodal.frame_sounds import frame_sounds
 from transept.multimodal.joined_files import Part, Window, parts_of
 from transept.multimodal.media import decode_media
+from transept.multimodal.presentation import frame_sounds
 from transept.multimodal.resampling import joined, swresample_blocks
 from transept.multimodal.sounds import BLOCK_SAMPLES, Sound
 from transept.multimodal.waveforms import NO_SAMPLES, Waveform

@@ -1,18 +1,20 @@
 """AudioLimits: bounds on a file before it is decoded, and on its samples while it is decoded.
 
-`load_audio` applies them. A header alone is never trusted: a file ends where its samples end, and not at the length
-that it announces.
+`load_audio` applies them, and reports the memory of the samples to a server's budget (RESERVATION). A header may be
+wrong, so `check_sound` and `is_longer` refuse a file before it is decoded only if there is audio beyond the limit: a
+seek to that place takes milliseconds. A file that declares no length, or a length that is too short, is measured while
+it is decoded (`AudioLimits.counted`).
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, Protocol
 
 from transept.errors import MediaError, MediaTooLargeError
-from transept.multimodal.decoded_memory import hold
 from transept.multimodal.sounds import Sound
 from transept.options import Option, take_options
 
@@ -24,6 +26,28 @@ MOST_LIMIT = 2**63 - 1
 MOST_CHANNELS = 256  # of the largest arrays of microphones
 READ_BYTES = 1 << 20  # of a pipe at a time
 SAMPLE_BYTES = 4  # of float32
+NEAR_PACKETS = 10_000  # read after a seek, which may land some seconds early
+MICROSECONDS = 1_000_000  # in a second: FFmpeg's unit for the duration of a container
+
+
+class Reservation(Protocol):
+    """One recording's share of a budget. Both methods are called in the thread that decodes the recording."""
+
+    def expect(self, num_bytes: int) -> None:
+        """Wait until there is room for a recording that declares so many bytes of samples. May raise."""
+
+    def hold(self, num_bytes: int) -> None:
+        """Record that so many bytes have been decoded so far. Does not wait; raises if there is no room for them."""
+
+
+# A server sets it for each request; the request's job carries it into the threads that decode.
+RESERVATION: ContextVar[Reservation | None] = ContextVar("transept_decoded_memory", default=None)
+
+
+def expect(num_bytes: float) -> None:
+    """Report the declared size of a recording to the current context's budget, if there is one."""
+    if (reservation := RESERVATION.get()) is not None:
+        reservation.expect(int(num_bytes))
 
 
 def limit(help: str, more: str = "", default: str = "") -> Option:
@@ -32,7 +56,7 @@ def limit(help: str, more: str = "", default: str = "") -> Option:
 
 
 def check_window(seconds: float, longest: float) -> None:
-    """Raise MediaError where audio is longer than one request carries, for an input mapper to call; both in seconds."""
+    """Raise MediaError if audio is longer than one request may be; input mappers call it. Both are in seconds."""
     if seconds > longest:
         raise MediaError(
             f"the audio is {seconds:.2f} s long, and one request carries at most {longest:g} s. Use "
@@ -66,7 +90,7 @@ class AudioLimits:
         limit(
             "refuse recordings with more samples",
             "As float32, of all channels at the recording's own sample rate, or mono at the model's. They are counted "
-            "on the way; only those of the model's rate are kept.",
+            "during decoding; only samples at the model's rate are kept.",
             default="64 GiB",
         ),
     ] = MAX_DECODED_BYTES
@@ -84,10 +108,10 @@ class AudioLimits:
             )
 
     def read(self, file: BinaryIO, name: str) -> io.BytesIO:
-        """All that a pipe gives, to be decoded.
+        """Read a pipe to its end.
 
-        Raises MediaError as soon as that is more than max_stream_bytes or max_audio_bytes, for a file that gives no
-        bytes, that cannot be read, or that stands at its end.
+        Raises MediaError as soon as it exceeds max_stream_bytes or max_audio_bytes, and for a file that is not opened
+        in binary mode, cannot be read, or is at its end.
         """
         held = io.BytesIO()
         while piece := _read(file, name):
@@ -103,7 +127,7 @@ class AudioLimits:
                 )
         if not held.tell() and _position(file):
             raise MediaError(
-                f"{name} stands at its end, since it was read or written before; seek(0) goes back to its beginning"
+                f"{name} is at its end, because it was read or written before; seek(0) returns to its beginning"
             )
         held.seek(0)
         return held
@@ -126,7 +150,8 @@ class AudioLimits:
             seconds += sound.seconds
             num_bytes += sound.samples.size * SAMPLE_BYTES
             self.check_length(seconds, channels, sound.rate, sample_rate, name, apart, num_bytes)
-            hold(kept_bytes(seconds, sample_rate, channels, apart))
+            if (reservation := RESERVATION.get()) is not None:
+                reservation.hold(int(kept_bytes(seconds, sample_rate, channels, apart)))
             yield sound
 
     def longest_seconds(self, channels: int, rate: float, sample_rate: int, *, apart: bool) -> float | None:
@@ -181,7 +206,7 @@ def kept_bytes(seconds: float, sample_rate: int, channels: int, apart: bool) -> 
 
 
 def _position(file: BinaryIO) -> int:
-    """Where a file stands; 0 for one that does not tell."""
+    """Return the position of a file; 0 if it has none."""
     try:
         return file.tell()
     except (AttributeError, OSError, ValueError):  # of a pipe, say
@@ -191,5 +216,62 @@ def _position(file: BinaryIO) -> int:
 def _read(file: BinaryIO, name: str) -> Any:
     try:
         return file.read(READ_BYTES)
-    except Exception as error:  # a stream is anybody's: closed, cut off, or broken in its own way
+    except Exception as error:  # a stream may raise anything: it is closed, cut off, or broken in its own way
         raise MediaError(f"{name} cannot be read: {type(error).__name__}: {error}") from error
+
+
+def check_sound(sound: Any, sample_rate: int, limits: AudioLimits, name: str, *, apart: bool) -> None:
+    """Raise MediaError if a file that libsndfile opened is longer than the limits; else leave it at its beginning.
+
+    sound: soundfile.SoundFile. sample_rate: the one to resample to, in Hz. apart: True if channels are kept unmixed.
+    """
+    longest = limits.longest_seconds(sound.channels, sound.samplerate, sample_rate, apart=apart)
+    last = int(longest * sound.samplerate) if longest is not None else sound.frames
+    if sound.frames <= last:
+        expect(kept_bytes(sound.frames / sound.samplerate, sample_rate, sound.channels, apart))
+        return
+    if _has_sound_at(sound, last):
+        limits.check_length(sound.frames / sound.samplerate, sound.channels, sound.samplerate, sample_rate, name, apart)
+    sound.seek(0)
+
+
+def _has_sound_at(sound: Any, frame: int) -> bool:
+    import soundfile
+
+    try:
+        return sound.seek(frame) == frame and len(sound.read(1, dtype="float32")) == 1
+    except soundfile.LibsndfileError:  # the header is wrong: the file ends earlier
+        return False
+
+
+def is_longer(container: Any, stream: Any, sample_rate: int, limits: AudioLimits, name: str, *, apart: bool) -> bool:
+    """Raise MediaError if a stream of a container that FFmpeg opened is longer than the limits.
+
+    Returns True if the stream declares more, but is shorter: the container has been read, and must be reopened.
+    """
+    if not stream.codec_context.sample_rate:
+        return False
+    rate, channels = stream.codec_context.sample_rate, stream.codec_context.channels
+    declared = stream.duration * stream.time_base if stream.duration else (container.duration or 0) / MICROSECONDS
+    longest = limits.longest_seconds(channels, rate, sample_rate, apart=apart)
+    if longest is None or declared <= longest:
+        expect(kept_bytes(float(declared), sample_rate, channels, apart))
+        return False
+    if _has_packet_at(container, stream, longest):
+        limits.check_length(float(declared), channels, rate, sample_rate, name, apart)
+    return True
+
+
+def _has_packet_at(container: Any, stream: Any, seconds: float) -> bool:
+    """True if a packet of the stream ends later. FFmpeg's seek is exact for audio, even without an index."""
+    import av
+
+    target = (stream.start_time or 0) + int(seconds / stream.time_base)
+    try:
+        container.seek(target, stream=stream, backward=True)
+        for _, packet in zip(range(NEAR_PACKETS), container.demux(stream), strict=False):
+            if packet.pts is not None and packet.size and packet.pts + (packet.duration or 0) > target:
+                return True
+    except av.FFmpegError:  # it ends earlier or is not seekable: decoding measures it
+        pass
+    return False

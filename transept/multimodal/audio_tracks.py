@@ -10,7 +10,54 @@ from numbers import Integral
 from typing import Any
 
 from transept.errors import MediaError, ParameterError, shown
-from transept.multimodal.languages import ALIKE
+
+# ISO 639-1 -> 639-2, whose codes containers write. Where 639-2 has two codes, the older (bibliographic) is second.
+CODES = """
+aa:aar ab:abk ae:ave af:afr ak:aka am:amh an:arg ar:ara as:asm av:ava ay:aym az:aze ba:bak be:bel bg:bul bi:bis bm:bam
+bn:ben bo:bod:tib br:bre bs:bos ca:cat ce:che ch:cha co:cos cr:cre cs:ces:cze cu:chu cv:chv cy:cym:wel da:dan de:deu:ger
+dv:div dz:dzo ee:ewe el:ell:gre en:eng eo:epo es:spa et:est eu:eus:baq fa:fas:per ff:ful fi:fin fj:fij fo:fao fr:fra:fre
+fy:fry ga:gle gd:gla gl:glg gn:grn gu:guj gv:glv ha:hau he:heb hi:hin ho:hmo hr:hrv ht:hat hu:hun hy:hye:arm hz:her
+ia:ina id:ind ie:ile ig:ibo ii:iii ik:ipk io:ido is:isl:ice it:ita iu:iku ja:jpn jv:jav jw:jav ka:kat:geo kg:kon ki:kik
+kj:kua kk:kaz kl:kal km:khm kn:kan ko:kor kr:kau ks:kas ku:kur kv:kom kw:cor ky:kir la:lat lb:ltz lg:lug li:lim ln:lin
+lo:lao lt:lit lu:lub lv:lav mg:mlg mh:mah mi:mri:mao mk:mkd:mac ml:mal mn:mon mr:mar ms:msa:may mt:mlt my:mya:bur na:nau
+nb:nob nd:nde ne:nep ng:ndo nl:nld:dut nn:nno no:nor nr:nbl nv:nav ny:nya oc:oci oj:oji om:orm or:ori os:oss pa:pan
+pi:pli pl:pol ps:pus pt:por qu:que rm:roh rn:run ro:ron:rum ru:rus rw:kin sa:san sc:srd sd:snd se:sme sg:sag si:sin
+sk:slk:slo sl:slv sm:smo sn:sna so:som sq:sqi:alb sr:srp ss:ssw st:sot su:sun sv:swe sw:swa ta:tam te:tel tg:tgk th:tha
+ti:tir tk:tuk tl:tgl tn:tsn to:ton tr:tur ts:tso tt:tat tw:twi ty:tah ug:uig uk:ukr ur:urd uz:uzb ve:ven vi:vie vo:vol
+wa:wln wo:wol xh:xho yi:yid yo:yor za:zha zh:zho:chi zu:zul
+"""
+NAMES = """
+aa:afar ab:abkhazian ae:avestan af:afrikaans ak:akan am:amharic an:aragonese ar:arabic as:assamese av:avaric ay:aymara
+az:azerbaijani ba:bashkir be:belarusian bg:bulgarian bi:bislama bm:bambara bn:bengali bo:tibetan br:breton bs:bosnian
+ca:catalan:valencian ce:chechen ch:chamorro co:corsican cr:cree cs:czech cu:church_slavic cv:chuvash cy:welsh da:danish
+de:german dv:dhivehi:maldivian dz:dzongkha ee:ewe el:greek en:english eo:esperanto es:spanish:castilian et:estonian
+eu:basque fa:persian:farsi ff:fulah fi:finnish fj:fijian fo:faroese fr:french fy:western_frisian:frisian ga:irish
+gd:scottish_gaelic:gaelic gl:galician gn:guarani gu:gujarati gv:manx ha:hausa haw:hawaiian he:hebrew hi:hindi
+ho:hiri_motu hr:croatian ht:haitian_creole:haitian hu:hungarian hy:armenian hz:herero ia:interlingua id:indonesian
+ie:interlingue ig:igbo ii:sichuan_yi ik:inupiaq io:ido is:icelandic it:italian iu:inuktitut ja:japanese jv:javanese
+ka:georgian kg:kongo ki:kikuyu kj:kuanyama kk:kazakh kl:kalaallisut:greenlandic km:khmer kn:kannada ko:korean kr:kanuri
+ks:kashmiri ku:kurdish kv:komi kw:cornish ky:kyrgyz la:latin lb:luxembourgish lg:ganda li:limburgish ln:lingala lo:lao
+lt:lithuanian lu:luba_katanga lv:latvian mg:malagasy mh:marshallese mi:maori mk:macedonian ml:malayalam mn:mongolian
+mr:marathi ms:malay mt:maltese my:burmese:myanmar na:nauru nb:norwegian_bokmal:bokmal nd:north_ndebele ne:nepali
+ng:ndonga nl:dutch:flemish nn:norwegian_nynorsk:nynorsk no:norwegian nr:south_ndebele nv:navajo ny:nyanja:chichewa
+oc:occitan oj:ojibwa om:oromo or:oriya:odia os:ossetian pa:punjabi:panjabi pi:pali pl:polish ps:pashto:pushto
+pt:portuguese qu:quechua rm:romansh rn:rundi ro:romanian:moldavian:moldovan ru:russian rw:kinyarwanda sa:sanskrit
+sc:sardinian sd:sindhi se:northern_sami sg:sango si:sinhala:sinhalese sk:slovak sl:slovenian:slovene sm:samoan sn:shona
+so:somali sq:albanian sr:serbian ss:swati st:southern_sotho:sotho su:sundanese sv:swedish sw:swahili ta:tamil te:telugu
+tg:tajik th:thai ti:tigrinya tk:turkmen tl:tagalog:filipino tn:tswana to:tonga tr:turkish ts:tsonga tt:tatar tw:twi
+ty:tahitian ug:uyghur uk:ukrainian ur:urdu uz:uzbek ve:venda vi:vietnamese vo:volapuk wa:walloon wo:wolof xh:xhosa
+yi:yiddish yo:yoruba yue:cantonese za:zhuang zh:chinese:mandarin zu:zulu
+"""
+
+
+def _alike() -> dict[str, str]:
+    """Every code, and every name with underscores for spaces -> one code of the language."""
+    by_code = {code: codes[1] for codes in (each.split(":") for each in CODES.split()) for code in codes}
+    named = (each.split(":") for each in NAMES.split())
+    return by_code | {name: by_code.get(code, code) for code, *names in named for name in names}
+
+
+ALIKE = _alike()
 
 
 def checked_track(track: Any) -> int | str | None:

@@ -1,6 +1,6 @@
-"""AudioUrl: audio that FFmpeg fetches. `load_audio` opens no URL but of one; a string is always a path.
+"""AudioUrl: audio that FFmpeg fetches. `load_audio` opens only URLs of this class; a string is always a path.
 
-So nothing that a client or a file names is fetched. Whoever makes an AudioUrl decides that this one may be.
+So no URL from a client or a file is fetched, unless a program makes an AudioUrl of it.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Any
 from transept.errors import MediaError
 
 SCHEMES = ("http", "https", "ftp", "rtmp", "rtmps", "rtsp")
-BENEATH = ("httpproxy", "tls", "tcp", "udp", "rtp", "rtmpt", "crypto")  # what FFmpeg needs for those
-OPEN_SECONDS, READ_SECONDS = 20.0, 30.0  # without an answer, and without a byte, after which a URL is given up
+BENEATH = ("httpproxy", "tls", "tcp", "udp", "rtp", "rtmpt", "crypto")  # protocols that FFmpeg uses for those
+OPEN_SECONDS, READ_SECONDS = 20.0, 30.0  # timeouts of a connection, and of a read
 
 
 def is_url(text: str) -> bool:
-    """Whether a text looks like a URL of any scheme: ``scheme://...``."""
+    """True if a text looks like a URL of any scheme: ``scheme://...``."""
     return re.match(r"[a-z][a-z0-9+.-]+://", text, re.IGNORECASE | re.ASCII) is not None
 
 
 @dataclass(frozen=True)
 class AudioUrl:
-    """A URL of one of SCHEMES. Playlists there lead to such URLs alone, never to files of this machine.
+    """A URL of one of SCHEMES. Playlists may name only such URLs, never local files.
 
     Raises MediaError for another scheme.
     """
@@ -35,7 +35,7 @@ class AudioUrl:
             raise MediaError(f'"{self.url}" cannot be fetched: a URL begins with one of {", ".join(SCHEMES)} and ://')
 
     def opening(self) -> dict[str, Any]:
-        """The keywords of ``av.open`` for it."""
+        """Return the keywords of ``av.open`` for the URL."""
         return {
             "options": {"protocol_whitelist": ",".join((*SCHEMES, *BENEATH))},
             "timeout": (OPEN_SECONDS, READ_SECONDS),

@@ -21,6 +21,7 @@ from transept.multimodal.waveforms import Waveform, mono
 
 MIX, LEFT, RIGHT, EACH = CHANNELS = ("mix", "left", "right", "each")
 NUMBERS = {LEFT: 0, RIGHT: 1}
+HIGHEST_PEAK = 16.0  # 24 dB over full scale: lossy codecs overshoot 1.0 a little, unscaled integers by far more
 
 
 def one_channel(channel: str) -> str:
@@ -61,7 +62,7 @@ class Intake(AudioLimits):
         """
         sounds = self.counted(sounds, sample_rate, name, apart=self.channel == EACH, begin=self.begin)
         if self.channel == MIX:
-            return [self._mixed(sounds)]
+            return [CancellingMix(self.begin, self.warnings).mixed(sounds)]
         first = next(sounds, None)
         if first is None:
             return [iter(())]
@@ -77,9 +78,24 @@ class Intake(AudioLimits):
             map(partial(_channel, number=number, count=count, name=name), copy) for number, copy in enumerate(copies)
         ]
 
-    def _mixed(self, sounds: Iterable[Sound]) -> Iterator[MonoSound]:
-        """Yield the mean of all channels; or, with a warning, one of them where they cancel each other."""
-        return CancellingMix(self.begin, self.warnings).mixed(sounds)
+
+def without_bursts(sounds: Iterable[Sound], intake: Intake) -> Iterator[Sound]:
+    """Clip samples beyond HIGHEST_PEAK, which come from damage, to full scale, and warn of them."""
+    num_clipped, seconds, first = 0, intake.begin, 0.0
+    for sound in sounds:
+        samples = sound.samples
+        # False for NaN
+        if not -HIGHEST_PEAK <= samples.min(initial=0) <= samples.max(initial=0) <= HIGHEST_PEAK:
+            beyond = ~(np.abs(samples) <= HIGHEST_PEAK)
+            first = first if num_clipped else seconds + int(beyond.any(axis=0).argmax()) / sound.rate
+            num_clipped += int(beyond.sum())
+            sound = sound._replace(samples=np.clip(np.nan_to_num(samples), -1.0, 1.0))
+        seconds += sound.seconds
+        yield sound
+    if num_clipped:
+        intake.warnings.append(
+            f"damaged: {num_clipped} samples far over full scale were clipped, from {first:.1f} s on"
+        )
 
 
 def joined_streams(streams: Sequence[Iterator[Waveform]]) -> list[Waveform]:

@@ -1,4 +1,4 @@
-"""Log-mel filter banks as Kaldi computes them, the features of encoders from fairseq and of their kin.
+"""Kaldi's log-mel filter banks: the features of encoders from fairseq and similar ones.
 
 Input mappers of speech families call it on waveforms from `load_audio`. Whisper's are in `log_mel`.
 """
@@ -16,7 +16,7 @@ from transept.multimodal.waveforms import Waveform
 FRAMES_PER_SECOND = 100
 FRAME, HOP = 400, SAMPLE_RATE // FRAMES_PER_SECOND  # samples: 25 ms every 10 ms
 N_FFT = 512  # samples
-CHUNK_FRAMES = 3000  # that are computed at a time: 30 s, about 40 MB
+CHUNK_FRAMES = 3000  # at a time: 30 s, about 40 MB
 FULL_SCALE = 2.0**15  # Kaldi's samples are integers of 16 bits
 PREEMPHASIS = 0.97
 LOWEST_HZ = 20.0
@@ -24,10 +24,10 @@ LEAST_ENERGY = 1.192092955078125e-07
 
 
 def filter_banks(waveform: Waveform, num_mels: int) -> npt.NDArray[np.float32]:
-    """The logarithm of the energy that mel filters let through, without dither.
+    """Compute the logarithm of the energy in mel filters, without dither.
 
-    waveform: float32 [samples] at 16 kHz. Returns float32 [num_mels, frames], 100 frames a second; only whole frames
-    count, so of less than FRAME samples there are none. Equal to transformers' Speech2TextFeatureExtractor, where that
+    waveform: float32 [samples] at 16 kHz. Returns float32 [num_mels, frames], 100 whole frames a second; none for less
+    than FRAME samples. Equal to transformers' Speech2TextFeatureExtractor, where that
     computes without torchaudio, and SeamlessM4TFeatureExtractor, before they normalise.
     """
     num_frames = max(0, 1 + (len(waveform) - FRAME) // HOP)
@@ -48,7 +48,7 @@ def filter_banks(waveform: Waveform, num_mels: int) -> npt.NDArray[np.float32]:
 
 @lru_cache(maxsize=4)
 def _mel_filters(num_mels: int) -> npt.NDArray[np.float64]:
-    """Filters that are triangles in mel, from LOWEST_HZ to half of the sample rate: [num_mels, bins]."""
+    """Return filters that are triangles in mel, from LOWEST_HZ to half of the sample rate: [num_mels, bins]."""
     edges = np.linspace(_mel(LOWEST_HZ), _mel(SAMPLE_RATE / 2), num_mels + 2)
     slopes = edges[:, None] - _mel(SAMPLE_RATE / N_FFT * np.arange(N_FFT // 2 + 1))  # [num_mels + 2, bins]
     width = np.diff(edges)[:, None]
@@ -57,6 +57,6 @@ def _mel_filters(num_mels: int) -> npt.NDArray[np.float64]:
 
 
 def _mel(hertz: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Kaldi's mel scale."""
+    """Convert Hz to Kaldi's mel scale."""
     scaled: npt.NDArray[np.float64] = 1127.0 * np.log(1.0 + np.asarray(hertz) / 700.0)
     return scaled

@@ -1,8 +1,7 @@
-"""Images: from a file, bytes, a PIL image, an array or a tensor to RGB, a byte a channel.
+"""Images: from a file, bytes, a PIL image, an array or a tensor to RGB with one byte per channel.
 
-Input mappers of vision families call it; `transept.multimodal.image_processing` makes of it what an encoder takes.
-Pillow decodes, and loads with the first image. What is taken in is bounded before it is decoded, and nothing here opens
-a URL.
+Input mappers of vision families call it, and `transept.multimodal.image_processing` makes an encoder's input of the
+result. Pillow decodes, and is imported with the first image. Limits apply before decoding. Nothing here opens a URL.
 """
 
 from __future__ import annotations
@@ -28,11 +27,10 @@ from transept.options import take_options
 Pixels = npt.NDArray[np.uint8]  # RGB [height, width, 3]
 
 MAX_BYTES = 128 << 20  # 128 MiB; a page of A4 at 500 dpi is 72 MB as an uncompressed TIFF
-MAX_PIXELS = 30_000_000  # such a page has 24 million; Pillow takes 4 to 16 bytes for each while it decodes
+MAX_PIXELS = 30_000_000  # such a page has 24 million; Pillow needs 4 to 16 bytes for each during decoding
 READ_BYTES = 1 << 20  # at a time
-STRIP_PIXELS = 1 << 20  # that are converted at a time, so that no second copy of a large image is in memory
-
-# What Pillow decodes in bounded time and memory. Others call programs (EPS), or need no magic number (TGA).
+STRIP_PIXELS = 1 << 20  # converted at a time, to avoid a second copy of a large image
+# Formats that Pillow decodes in bounded time and memory. Others call programs (EPS), or have no magic number (TGA).
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "TIFF", "BMP", "PPM")
 PDF_MAGIC = b"%PDF"
 READABLE = "pass a whole PNG, JPEG, WebP, GIF, TIFF, BMP or PPM file, or a PIL image of any other"
@@ -41,12 +39,11 @@ EXPECTED = (
     "width], with 1 channel (grey), 3 (RGB) or 4 (RGBA)"
 )
 
-OPENING = threading.Lock()  # of what opens an image without a warning: the filters of warnings are the process's
-
+OPENING = threading.Lock()  # while warnings are filtered, because filters are global to the process
 ORIENTATION_TAG = 0x0112  # of EXIF
 MAX_EXIF_CHARACTERS = 1 << 20
 TILE_WIDTH, TILE_LENGTH = 322, 323  # tags of TIFF
-ORIENTATIONS: dict[int, Callable[[Pixels], Pixels]] = {  # EXIF 2.32, section 4.6.4: how an image is to be shown
+ORIENTATIONS: dict[int, Callable[[Pixels], Pixels]] = {  # EXIF 2.32, section 4.6.4
     2: lambda pixels: pixels[:, ::-1],
     3: lambda pixels: pixels[::-1, ::-1],
     4: lambda pixels: pixels[::-1],
@@ -59,7 +56,7 @@ ORIENTATIONS: dict[int, Callable[[Pixels], Pixels]] = {  # EXIF 2.32, section 4.
 
 @dataclass(frozen=True)
 class ImageLimits:
-    """The limits on one image; None: no limit of ours.
+    """The limits on one image; None: no limit besides Pillow's.
 
     Raises ParameterError for anything but a number above 0 and None.
     """
@@ -69,7 +66,7 @@ class ImageLimits:
         int | None,
         limit(
             "refuse images with more pixels",
-            "Height times width; Pillow has a limit of its own beyond 179 million (``PIL.Image.MAX_IMAGE_PIXELS``).",
+            "Height times width; Pillow itself refuses more than 179 million (``PIL.Image.MAX_IMAGE_PIXELS``).",
         ),
     ] = MAX_PIXELS
 
@@ -98,90 +95,100 @@ class ImageLimits:
 
 
 def load_image(image: Any, limits: ImageLimits | None = None) -> Pixels:
-    """Decode an image and make RGB of it, as it is to be looked at.
+    """Decode an image to upright RGB.
 
-    image: a path; the bytes of a file; a file or pipe opened to read bytes, from where it stands; a PIL image; an array
-        or tensor, uint8, uint16 or floats in 0..1, [height, width], [height, width, channels] or [channels, height,
-        width], with 1 channel (grey), 3 (RGB) or 4 (RGBA); where either end could be channels, the last axis is.
-    limits: on its bytes and pixels, checked before it is decoded; None: the defaults of ImageLimits.
-    Returns uint8 [height, width, 3], which may be the array itself that was given. A file is turned as its EXIF
-    orientation says. What is transparent lies on white. Of 16 bits a channel the nearest 8 are kept. Of several frames
-    or pages, the first; of a PIL image, the one at which it stands.
-    Raises MediaError for what is no image, is cut off or damaged, or is beyond a limit; MissingPackageError without
-    Pillow, which arrays and tensors do not need.
+    image: a path; the bytes of a file; a file or pipe opened to read bytes, from its position; a PIL image; an array or
+        tensor, uint8, uint16 or floats in 0..1, [height, width], [height, width, channels] or [channels, height,
+        width], with 1 channel (grey), 3 (RGB) or 4 (RGBA); if either end could be channels, the last axis is.
+    limits: on its bytes and pixels, checked before decoding; None: the defaults of ImageLimits.
+    Returns uint8 [height, width, 3], which may be the given array itself. The EXIF orientation is applied, transparency
+    becomes white, and 16 bits per channel are rounded to 8. A file with several frames or pages gives the first one, a
+    PIL image its current one.
+    Raises MediaError for data that is not an image, is cut off or damaged, or is beyond a limit; MissingPackageError
+    without Pillow, which arrays and tensors do not need.
     """
     limits = limits or ImageLimits()
     if _is_pil_image(image):
         return _decoded(lambda: image, image_name(image), limits)
-    if isinstance(image, bytes | bytearray | memoryview):
-        try:
-            name = image_name(image)
-            limits.check_bytes(memoryview(image).nbytes, name)
-            data = bytes(image)
-        except MediaError:
-            raise
-        except (BufferError, ValueError) as error:  # released
-            raise MediaError(f"image data in a {type(image).__name__} cannot be read: {error}; pass bytes") from None
-        return _from_bytes(data, name, limits)
-    if isinstance(image, io.TextIOBase):
-        raise MediaError('an image came as a file opened to read text; open it with "rb"')
-    if hasattr(image, "read"):
-        name = image_name(image)
-        return _from_bytes(read_file(image, name, limits), name, limits)
-    if isinstance(image, str | os.PathLike):
-        return _from_path(image, limits)
-    if hasattr(image, "__array__") or hasattr(image, "__array_interface__"):
+    is_encoded = isinstance(image, str | bytes | bytearray | memoryview | os.PathLike) or hasattr(image, "read")
+    if not is_encoded and (hasattr(image, "__array__") or hasattr(image, "__array_interface__")):
         return _from_array(image, limits)
-    raise MediaError(
-        f"an image of type {type(image).__name__} cannot be read: pass a path, the bytes of a file, a file opened to "
-        "read bytes, a PIL image, an array or a tensor"
-    )
-
-
-def image_name(image: Any) -> str:
-    """How messages name an image that is given as to `load_image`."""
-    if _is_pil_image(image):
-        own = getattr(image, "filename", None)
-        return f'the PIL image of "{own}"' if own and isinstance(own, str) else f"the PIL image in mode {image.mode}"
-    if isinstance(image, bytes | bytearray | memoryview):
-        return f"image data of {memoryview(image).nbytes} bytes"
-    if hasattr(image, "read"):
-        own = getattr(image, "name", None)
-        return f'the image from "{own}"' if isinstance(own, str) else f"the image from an open {type(image).__name__}"
-    return f'image file "{os.fspath(image)}"' if isinstance(image, str | os.PathLike) else "the image"
-
-
-def _is_pil_image(image: Any) -> bool:
-    pillow = sys.modules.get("PIL.Image")  # not loaded, then it is none
-    return pillow is not None and isinstance(image, pillow.Image)
-
-
-def _from_path(path: str | os.PathLike[str], limits: ImageLimits) -> Pixels:
-    try:
-        name = image_name(path)
-    except TypeError as error:
-        raise MediaError(f"an image of type {type(path).__name__} names no file: {error}; pass a path") from None
-    if is_url(os.fspath(path)):
-        raise MediaError(f"{name} is a URL, and none is fetched: download it, and pass the path of a local file")
-    try:
-        with open(path, "rb") as file:
-            limits.check_bytes(os.fstat(file.fileno()).st_size, name)
-            data = read_file(file, name, limits)
-    except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
-        if isinstance(error, MediaError):
-            raise
-        reason = getattr(error, "strerror", None) or error
-        raise MediaError(f"{name} cannot be opened: {reason}; pass the path of a local file") from None
+    accepted = "the bytes of a file, a file opened to read bytes, a PIL image, an array or a tensor"
+    name, data = read_source(image, "image", accepted, limits)
     return _from_bytes(data, name, limits)
 
 
-def read_file(file: BinaryIO, name: str, limits: ImageLimits) -> bytes:
-    """All that a file or a pipe gives, given up at the limit. Raises MediaError, with its name, for one that fails."""
+def image_name(image: Any) -> str:
+    """Return the name of an image in messages; image: what `load_image` takes."""
+    if _is_pil_image(image):
+        own = getattr(image, "filename", None)
+        return f'the PIL image of "{own}"' if own and isinstance(own, str) else f"the PIL image in mode {image.mode}"
+    return _source_name(image, "image")
+
+
+def _source_name(source: Any, noun: str) -> str:
+    if isinstance(source, bytes | bytearray | memoryview):
+        return f"{noun} data of {memoryview(source).nbytes} bytes"
+    if hasattr(source, "read"):
+        own = getattr(source, "name", None)
+        return (
+            f'the {noun} from "{own}"' if isinstance(own, str) else f"the {noun} from an open {type(source).__name__}"
+        )
+    return f'{noun} file "{os.fspath(source)}"' if isinstance(source, str | os.PathLike) else f"the {noun}"
+
+
+def _is_pil_image(image: Any) -> bool:
+    pillow = sys.modules.get("PIL.Image")  # a PIL image exists only if it is loaded
+    return pillow is not None and isinstance(image, pillow.Image)
+
+
+def read_source(source: Any, noun: str, accepted: str, limits: ImageLimits) -> tuple[str, bytes]:
+    """Read a path, the bytes of a file, or a file or pipe opened to read bytes, from its position.
+
+    noun: of the content, such as ``"PDF"``. accepted: what messages suggest besides a path. Returns the name for
+    messages, and the bytes. Raises MediaError for other types, and for data that cannot be read or exceeds the limits.
+    """
+    what = f"{'an' if noun == 'image' else 'a'} {noun}"
+    if isinstance(source, bytes | bytearray | memoryview):
+        try:
+            name = _source_name(source, noun)
+            limits.check_bytes(memoryview(source).nbytes, name)
+            return name, bytes(source)
+        except MediaError:
+            raise
+        except (BufferError, ValueError) as error:  # released
+            raise MediaError(f"{noun} data in a {type(source).__name__} cannot be read: {error}; pass bytes") from None
+    if isinstance(source, io.TextIOBase):
+        raise MediaError(f'{what} came as a file opened to read text; open it with "rb"')
+    if hasattr(source, "read"):
+        name = _source_name(source, noun)
+        return name, _read_file(source, name, limits)
+    if not isinstance(source, str | os.PathLike):
+        raise MediaError(f"{what} of type {type(source).__name__} cannot be read: pass a path, {accepted}")
+    try:
+        name = _source_name(source, noun)
+    except TypeError as error:
+        raise MediaError(f"{what} of type {type(source).__name__} names no file: {error}; pass a path") from None
+    if is_url(os.fspath(source)):
+        raise MediaError(f"{name} is a URL, and none is fetched: download it, and pass the path of a local file")
+    try:
+        with open(source, "rb") as file:
+            limits.check_bytes(os.fstat(file.fileno()).st_size, name)
+            return name, _read_file(file, name, limits)
+    except MediaError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
+        reason = getattr(error, "strerror", None) or error
+        raise MediaError(f"{name} cannot be opened: {reason}; pass the path of a local file") from None
+
+
+def _read_file(file: BinaryIO, name: str, limits: ImageLimits) -> bytes:
+    """Read a file or a pipe up to the limit. Raises MediaError for a file that fails."""
     held = io.BytesIO()
     while True:
         try:
             piece = file.read(READ_BYTES)
-        except Exception as error:  # a stream is anybody's: closed, cut off, or broken in its own way
+        except Exception as error:  # a stream may raise anything: it is closed, cut off, or broken in its own way
             reason = f"{type(error).__name__}: {message_of(error)}"
             raise MediaError(f"{name} cannot be read: {reason}; pass a file that can") from error
         if not piece:
@@ -202,34 +209,36 @@ def _from_bytes(data: bytes, name: str, limits: ImageLimits) -> Pixels:
 
     def opened() -> Any:
         with OPENING, warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # check_pixels tells of our own limit
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # check_pixels applies our own limit
             image = Image.open(file, formats=FORMATS)
         file.opened()
         return image
 
     try:
         return _decoded(opened, name, limits)
-    except UnidentifiedImageError:  # its own message tells where the bytes are in memory
+    except UnidentifiedImageError:  # whose message has a memory address
         if data.startswith(PDF_MAGIC):
             raise MediaError(
                 f"{name} is a PDF: name a file that ends in .pdf to transept read, not standard input; in Python, pass "
                 "the pages that transept.multimodal.pdf.pdf_pages makes of it"
             ) from None
-        raise MediaError(f"{name} is no image that can be read: {READABLE}") from None
+        raise MediaError(f"{name} is not a readable image: {READABLE}") from None
 
 
 def _decoded(opened: Callable[[], Any], name: str, limits: ImageLimits) -> Pixels:
-    """opened: gives the PIL image, which has its size before it is decoded. Raises UnidentifiedImageError as it is."""
+    """Decode a PIL image. opened: returns it, not yet decoded. Passes UnidentifiedImageError on."""
     from PIL import Image, UnidentifiedImageError
 
     try:
         image = opened()
         limits.check_pixels(image.height, image.width, name)
-        if tags := getattr(image, "tag_v2", None):  # of a TIFF, whose tiles are decoded whole and may be larger than it
+        if tags := getattr(
+            image, "tag_v2", None
+        ):  # of a TIFF, whose tiles are decoded whole and may be larger than the image
             limits.check_pixels(tags.get(TILE_LENGTH, 1), tags.get(TILE_WIDTH, 1), f"a tile of {name}")
         image.load()
         limits.check_pixels(image.height, image.width, name)  # a decoder may find another size
-        if image.mode == "I" and image.format != "PPM":  # which says what is white
+        if image.mode == "I" and image.format != "PPM":  # PPM defines white
             low, high = image.getextrema()
             _check_white(low, high, name)
         pixels = np.empty((image.height, image.width, 3), np.uint8)
@@ -259,17 +268,17 @@ def _decoded(opened: Callable[[], Any], name: str, limits: ImageLimits) -> Pixel
 
 
 def _orientation(image: Any) -> Any:
-    """EXIF's; 1, as it lies, where there is none or it cannot be read. TIFF's has been applied by Pillow."""
+    """Return the EXIF orientation; 1 (upright) if there is none or it cannot be read. Pillow has applied TIFF's."""
     if any(len(image.info.get(key, "")) > MAX_EXIF_CHARACTERS for key in ("exif", "Raw profile type exif")):
-        return 1  # made to fill the memory
+        return 1  # crafted to exhaust memory
     try:
         return image.getexif().get(ORIENTATION_TAG, 1)
-    except Exception:  # the picture is whole: other viewers show it without, too
+    except Exception:  # the image itself is intact; other viewers also show it
         return 1
 
 
 def _rgb(image: Any, name: str) -> Pixels:
-    """A PIL image in any mode -> uint8 [height, width, 3], or [height, width, 1] for grey of more than 8 bits."""
+    """Convert a PIL image in any mode to uint8 [height, width, 3], or [height, width, 1] for grey above 8 bits."""
     from PIL import Image
 
     transparent = image.info.get("transparency")
@@ -277,7 +286,7 @@ def _rgb(image: Any, name: str) -> Pixels:
         values = np.asarray(image)
         if image.mode == "I":
             values = values.astype(np.uint16)  # see _check_white
-        if isinstance(transparent, int):  # the grey that is
+        if isinstance(transparent, int):  # the transparent grey
             values = np.where(values == transparent, values.dtype.type(0xFFFF), values)
         return _to_8_bits(values, name)[:, :, None]
     if transparent is not None or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):
@@ -291,17 +300,17 @@ def _rgb(image: Any, name: str) -> Pixels:
 def _check_white(low: int, high: int, name: str) -> None:
     """Raise MediaError for integers of 32 bits, from low to high, unless they are clearly the 16 bits of a scan.
 
-    0..255 may as well be 8 bits, which as 16 would be read as nearly black; where all are 0, they are black in both.
+    0..255 may also be 8 bits, which would be nearly black if they were read as 16; all 0 is black in both.
     """
     if low < 0 or high > 0xFFFF or 0 < high <= 0xFF:
         raise MediaError(
-            f"{name} has integers of 32 bits, from {low} to {high}, and does not say which is white: make it one of 8 "
-            'or 16 bits, such as image.convert("L") where 255 is white'
+            f"{name} has integers of 32 bits, from {low} to {high}, and no definition of white: convert it to 8 or 16 "
+            'bits, for example with image.convert("L") if 255 is white'
         )
 
 
 def _to_8_bits(values: npt.NDArray[Any], name: str) -> Pixels:
-    """uint8, uint16 or floats in 0..1, of any shape, to the nearest of 256 levels. Raises MediaError for others."""
+    """Round uint8, uint16 or floats in 0..1, of any shape, to 256 levels. Raises MediaError for other types."""
     if values.dtype == np.uint8:
         return values
     if values.dtype.kind == "u" and values.dtype.itemsize == 2:
@@ -309,24 +318,27 @@ def _to_8_bits(values: npt.NDArray[Any], name: str) -> Pixels:
     if values.dtype.kind != "f":
         raise MediaError(f"{name} has dtype {values.dtype}: {EXPECTED}")
     low, high = float(values.min()), float(values.max())
-    if not (low >= 0 and high <= 1):  # NaN is neither
-        raise MediaError(f"{name} has floats from {low:g} to {high:g}: divide them by what is white, and {EXPECTED}")
+    if not (low >= 0 and high <= 1):  # or NaN
+        raise MediaError(
+            f"{name} has floats from {low:g} to {high:g}: divide them by the value of white, and {EXPECTED}"
+        )
     return np.rint(values * 255).astype(np.uint8)
 
 
 def _from_array(image: Any, limits: ImageLimits) -> Pixels:
-    """An array or tensor -> RGB; it is as large as its shape says before it is looked at."""
-    name, torch = "the image", sys.modules.get("torch")  # not loaded, then it is no tensor
+    """Convert an array or tensor to RGB."""
+    name, torch = "the image", sys.modules.get("torch")  # a tensor exists only if torch is loaded
     try:
         if torch is not None and isinstance(image, torch.Tensor):
             image = image.detach().cpu()
             image = (image.float() if image.is_floating_point() else image).numpy()  # numpy has no bfloat16
         values = np.asarray(image)
-    except MediaError:  # of a PdfPage, which tells of itself
+    except MediaError:  # of a PdfPage
         raise
-    except Exception as error:  # whatever a tensor without numbers raises, or an array's own conversion
+    except Exception as error:  # an array's own conversion may raise anything
         kind = type(image).__name__
-        raise MediaError(f"the image of type {kind} is no array of numbers ({message_of(error)}): {EXPECTED}") from None
+        message = f"the image of type {kind} is not an array of numbers ({message_of(error)}): {EXPECTED}"
+        raise MediaError(message) from None
     if values.ndim == 2:
         values = values[:, :, None]
     if values.ndim == 3 and values.shape[2] not in (1, 3, 4):

@@ -1,7 +1,7 @@
-"""EncodedImage: an image's bytes as Pillow reads them, and what would let a small file keep it busy or fill the memory.
+"""EncodedImage: an image's bytes, with limits against small files that take long to decode, or fill the memory.
 
-`transept.multimodal.image` makes one of each file. Pillow's decoders bound neither how often they read, nor the scans
-of a JPEG, nor the values of a TIFF's tags, each of which becomes an object of Python.
+`transept.multimodal.image` makes one of each file. Pillow's decoders bound neither the number of reads, nor the scans
+of a JPEG, nor the values of a TIFF's tags, each of which becomes a Python object.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import re
 from transept.errors import MediaError
 
 MAX_READS = 200_000  # some microseconds each; a PNG of 30 million pixels in chunks of 8 KiB takes 50 thousand
-MAX_TAG_BYTES = 16 << 20  # of a TIFF, up to 18 bytes of memory for each
-MAX_JPEG_SEGMENTS = 10_000  # a profile of colours takes up to 255
-MAX_JPEG_SCANS = 32  # each visits every pixel again, however few bytes it has; encoders write about ten
+MAX_TAG_BYTES = 16 << 20  # of a TIFF; each needs up to 18 bytes of memory
+MAX_JPEG_SEGMENTS = 10_000  # a colour profile has up to 255
+MAX_JPEG_SCANS = 32  # each visits every pixel again, even if it has few bytes; encoders write about ten
 
 JPEG, TIFF = (b"\xff\xd8",), (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 MARKER = re.compile(rb"\xff[\x02-\xcf\xd9-\xfe]")  # of a JPEG's segment or scan; pixels hold no such bytes
@@ -23,7 +23,7 @@ END_OF_IMAGE, START_OF_SCAN = 0xD9, 0xDA
 
 
 class EncodedImage(io.BytesIO):
-    """The bytes of a file. Raises MediaError for a JPEG of too many parts, and when too much is asked of it.
+    """The bytes of a file. Raises MediaError for a JPEG with too many parts, and for reads beyond the limits.
 
     name: for messages.
     """
@@ -37,17 +37,17 @@ class EncodedImage(io.BytesIO):
         self.tag_bytes_left: float = MAX_TAG_BYTES if data.startswith(TIFF) else math.inf
 
     def opened(self) -> None:
-        """Pillow has read the tags; what it reads from now on are pixels."""
+        """Stop counting bytes of tags: Pillow has read them, and reads pixels from now on."""
         self.tag_bytes_left = math.inf
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """As of any file. Raises MediaError beyond the limits."""
+        """Read like any file. Raises MediaError beyond the limits."""
         piece = super().read(size)
         self.reads_left -= 1
         self.tag_bytes_left -= len(piece)
         if self.reads_left < 0:
             raise MediaError(
-                f"{self.name} is read in more than {MAX_READS} pieces, as whole images are not: save it anew"
+                f"{self.name} needs more than {MAX_READS} reads, which means that it is damaged: save it again"
             )
         if self.tag_bytes_left < 0:
             raise MediaError(f"{self.name} has more than {MAX_TAG_BYTES} bytes of tags: save it without layers")
@@ -55,9 +55,9 @@ class EncodedImage(io.BytesIO):
 
 
 def _check_jpeg(data: bytes, name: str) -> None:
-    """Raise MediaError for a JPEG of too many segments or scans.
+    """Raise MediaError for a JPEG with too many segments or scans.
 
-    Of the first image in the file; what is appended to it is not looked at, such as the film in a phone's photo.
+    Only the first image in the file counts; appended data, such as the film in a phone's photo, is ignored.
     """
     at, num_segments, num_scans = 2, 0, 0
     while (found := MARKER.search(data, at)) and data[found.end() - 1] != END_OF_IMAGE:

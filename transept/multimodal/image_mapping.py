@@ -1,4 +1,4 @@
-"""Encoders that read patches of images of one size: the sizes in their configs, and images made to fit them.
+"""Input of encoders that read patches of images of one size: the sizes in their configs, and images of that size.
 
 Input mappers and models of vision families call it. The three steps of `load_pixel_values` are in `image`,
 `image_settings` and `image_processing`.
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
 
 def image_shape(config: Any) -> tuple[int, int, int]:
-    """Channels, height and width of the images that an encoder reads, by its transformers config."""
+    """Return the channels, height and width of an encoder's images, from its transformers config."""
     return (config.num_channels, *_height_width(config.image_size))
 
 
 def patch_shape(config: Any) -> tuple[int, int]:
-    """Height and width of a patch, by the encoder's config, in pixels."""
+    """Return the height and width of a patch in pixels, from the encoder's config."""
     return _height_width(config.patch_size)
 
 
 def num_patches(config: Any) -> int:
-    """Patches of an image, by the encoder's config; what remains at the right and at the bottom is in none."""
+    """Return the number of patches of an image, from the encoder's config, without a rest at the right and bottom."""
     _, height, width = image_shape(config)
     patch_height, patch_width = patch_shape(config)
     return (height // patch_height) * (width // patch_width)
 
 
 def load_pixel_values(image: Any, view: CheckpointView, shape: tuple[int, int, int]) -> Tensor:
-    """Load an image and process it as the checkpoint says.
+    """Load an image and process it with the checkpoint's settings.
 
-    image: what `load_image` takes. shape: channels, height and width that the encoder reads, from its config.
-    Returns float32 of that shape. Raises MediaError for what is no image, CheckpointError where the checkpoint makes
+    image: as for `load_image`. shape: channels, height and width of the encoder's images, from its config.
+    Returns float32 of that shape. Raises MediaError for data that is not an image, CheckpointError if the settings make
     images of another shape.
     """
     values = pixel_values(load_image(image), read_image_settings(view))
@@ -53,6 +53,6 @@ def load_pixel_values(image: Any, view: CheckpointView, shape: tuple[int, int, i
 
 
 def _height_width(size: Any) -> tuple[int, int]:
-    """Of a size in a config: one number, or both."""
+    """Return the height and width of a size in a config: one number, or both."""
     height, width = size if isinstance(size, list | tuple) else (size, size)
     return height, width

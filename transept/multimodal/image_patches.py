@@ -1,8 +1,8 @@
 """Patches of Pix2Struct (Lee et al. 2023, section 2.1): as many as allowed, in the image's own proportions.
 
-Input mappers of such families call `flattened_patches` on what `load_image` gives. No patch is padding: requests of
-different lengths share a batch as they are. Nothing here draws a question above the image, as Pix2Struct's checkpoints
-for questions (``is_vqa``) want it.
+Input mappers of such families call `flattened_patches` on the result of `load_image`. No patch is padding, because
+requests of different lengths share a batch. Nothing here draws a question above the image, which Pix2Struct's
+checkpoints for questions (``is_vqa``) need.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 KNOWN = ("max_patches", "patch_size", "do_normalize", "is_vqa")
-MOST_PATCHES = 1 << 16  # that can be meant
+MOST_PATCHES = 1 << 16  # larger numbers are errors in the settings
 
 
 @dataclass(frozen=True)
 class PatchSettings:
-    """What a Pix2StructImageProcessor is told: at most max_patches, each patch_height x patch_width pixels.
+    """Settings of a Pix2StructImageProcessor: at most max_patches, each patch_height x patch_width pixels.
 
     do_normalize: by the mean and the standard deviation of each image.
     """
@@ -40,10 +40,10 @@ class PatchSettings:
 
 
 def read_patch_settings(view: CheckpointView) -> PatchSettings:
-    """A checkpoint's settings, as `read_image_settings` finds them.
+    """Return a checkpoint's settings, from the files of `read_image_settings`.
 
-    Raises CheckpointError for files that are missing or hold something else, for another type of processor or a setting
-    that is not known, and for a value that cannot be meant.
+    Raises CheckpointError for missing files, files of another form, another type of processor, an unknown setting, and
+    a value out of range.
     """
     settings, source = settings_in(view)
     if settings.get("image_processor_type") not in ("Pix2StructImageProcessor", "Pix2StructImageProcessorFast"):
@@ -71,13 +71,12 @@ def read_patch_settings(view: CheckpointView) -> PatchSettings:
 
 
 def flattened_patches(image: Pixels, settings: PatchSettings, device: torch.device | str = "cpu") -> Tensor:
-    """What a Pix2Struct encoder takes of one image.
+    """Compute a Pix2Struct encoder's input for one image.
 
-    image: uint8 RGB [height, width, 3], as `load_image` returns it. device: where the patches are to be.
-    Returns float32 [patches, 2 + patch_height x patch_width x 3], at most max_patches of them, row by row: the number
-    of its row and of its column, from 1, and its pixels. Equal to transformers' Pix2StructImageProcessor without the
-    zeros that follow there; PyTorch resamples, with antialiasing, in both. It takes about 24 bytes of memory for each
-    pixel of the image meanwhile.
+    image: uint8 RGB [height, width, 3], from `load_image`. device: of the result.
+    Returns float32 [patches, 2 + patch_height x patch_width x 3], at most max_patches, row by row: the numbers of the
+    patch's row and column, from 1, and its pixels. Equal to transformers' Pix2StructImageProcessor without its zero
+    padding; PyTorch resamples, with antialiasing, in both. Needs about 24 bytes of memory per pixel of the image.
     """
     import torch
 
@@ -97,7 +96,7 @@ def flattened_patches(image: Pixels, settings: PatchSettings, device: torch.devi
 
 
 def _grid(height: int, width: int, settings: PatchSettings) -> tuple[int, int]:
-    """Rows and columns of patches, rounded as in transformers."""
+    """Return the numbers of rows and columns of patches, rounded as in transformers."""
     high, wide, most = settings.patch_height, settings.patch_width, settings.max_patches
     scale = (most * (high / height) * (wide / width)) ** 0.5
     return max(min(int(scale * height / high), most), 1), max(min(int(scale * width / wide), most), 1)

@@ -1,8 +1,8 @@
-"""pixel_values: from RGB to what a vision encoder takes, as a checkpoint's ImageSettings say.
+"""pixel_values: from RGB to a vision encoder's input, with a checkpoint's ImageSettings.
 
-Input mappers call it on what `load_image` gives. The numbers are those of transformers' image processors over Pillow
-(``ViTImageProcessorPil`` and its like): Pillow resamples, on the host; then bytes go to the device, which pads or crops
-them and reads the numbers from a table of the 256 levels. Nothing here decodes a file or reads settings.
+Input mappers call it on the result of `load_image`. It equals transformers' image processors over Pillow
+(``ViTImageProcessorPil`` and similar ones): Pillow resamples, on the host; then the device pads or crops the bytes, and
+looks the values up in a table of the 256 levels. Nothing here decodes a file or reads settings.
 """
 
 from __future__ import annotations
@@ -20,20 +20,18 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-DARK = 200  # of 255, where the darkest pixel is 0 and the lightest 255: what is lighter all around is margin
-REDUCING_GAP = (
-    2.0  # of Pillow's resize in Nougat's thumbnails: whole steps first, down to twice the size, then the filter
-)
+DARK = 200  # of 255, from the darkest pixel to the lightest; the lighter border of a page is its margin
+REDUCING_GAP = 2.0  # of Pillow's resize in Nougat's thumbnails: integer steps to twice the size, then the filter
 
 
 def pixel_values(image: Pixels, settings: ImageSettings, device: torch.device | str = "cpu") -> Tensor:
-    """What the encoder takes of one image.
+    """Compute an encoder's input for one image.
 
-    image: uint8 RGB [height, width, 3], as `load_image` returns it. device: where the values are to be.
-    Returns float32 [3, height, width], of the size that the settings say. Equal to transformers' image processors, to
-    the last bit where Pillow is the same.
-    Raises MediaError for an image so long and narrow that it cannot be resized, or that is larger than what it is
-    padded to; MissingPackageError without Pillow.
+    image: uint8 RGB [height, width, 3], from `load_image`. device: of the result.
+    Returns float32 [3, height, width], of the size in the settings; with the same Pillow, bit-equal to transformers'
+    image processors.
+    Raises MediaError for an image that is too long and narrow to be resized, or larger than the size to pad to;
+    MissingPackageError without Pillow.
     """
     require_packages("resizing images", {"PIL": "pillow"}, "image")
     import torch
@@ -61,7 +59,7 @@ def pixel_values(image: Pixels, settings: ImageSettings, device: torch.device | 
 
 
 def _levels(settings: ImageSettings) -> npt.NDArray[np.float32]:
-    """What becomes of the levels 0 to 255 of each channel, float32 [3, 256], rounded where transformers rounds."""
+    """Return the values of the levels 0 to 255 of each channel, float32 [3, 256], rounded like transformers."""
     levels = np.arange(256, dtype=np.float64) * (settings.rescale_factor if settings.do_rescale else 1)
     values = np.tile(levels.astype(np.float32), (3, 1))
     if settings.do_normalize:
@@ -71,13 +69,13 @@ def _levels(settings: ImageSettings) -> npt.NDArray[np.float32]:
 
 
 def _lies_across(picture: Any, size: ImageSize) -> bool:
-    """Whether a picture is wide where `size` is high, or the other way round; what is square is neither."""
+    """True if a picture is wide and `size` is high, or the other way round."""
     height, width = size.box
     return (height - width) * (picture.height - picture.width) < 0
 
 
 def _without_margin(picture: Any) -> Any:
-    """The box around all that is dark; a picture of one colour as it is."""
+    """Crop a picture to the box around its dark pixels; a picture in one colour stays whole."""
     grey = np.asarray(picture.convert("L"))
     lightest, darkest = grey.max(), grey.min()
     if lightest == darkest:
@@ -89,7 +87,7 @@ def _without_margin(picture: Any) -> Any:
 
 
 def _target(picture: Any, settings: ImageSettings) -> tuple[int, int]:
-    """The height and the width to which a picture is resized, cut to integers as in transformers."""
+    """Return the height and width to resize a picture to, truncated to integers as in transformers."""
     size, height, width = settings.size, picture.height, picture.width
     if settings.processor in PAGES:
         return _with_short_edge(height, width, min(size.box))
@@ -110,7 +108,7 @@ def _with_short_edge(height: int, width: int, shortest: int) -> tuple[int, int]:
 
 
 def _between_edges(height: int, width: int, shortest: int, longest: int) -> tuple[int, int]:
-    """The short edge as asked for, or shorter, where the long one would be longer than `longest`."""
+    """Return the height and width for a short edge of `shortest`, or less if the long edge would exceed `longest`."""
     short, long = min(height, width), max(height, width)
     exact = float(shortest)
     if long / short * shortest > longest:
@@ -123,7 +121,7 @@ def _between_edges(height: int, width: int, shortest: int, longest: int) -> tupl
 
 
 def _thumbnail(picture: Any, settings: ImageSettings) -> Any:
-    """The picture, no side longer than that of `size`."""
+    """Shrink the picture until it fits into `size`."""
     height, width = min(picture.height, settings.size.box[0]), min(picture.width, settings.size.box[1])
     if (height, width) == (picture.height, picture.width):
         return picture
@@ -137,18 +135,18 @@ def _thumbnail(picture: Any, settings: ImageSettings) -> Any:
 
 
 def _resized(picture: Any, to: tuple[int, int], resample: int, reducing_gap: float | None = None) -> Any:
-    """Raises MediaError where it would become huge, or on the way: Pillow resamples rows first, then columns."""
+    """Resize a picture. Raises MediaError for a huge result or intermediate: Pillow resamples rows, then columns."""
     height, width = to
     if not height or not width or max(height, picture.height) * width > MAX_PIXELS:
         raise MediaError(
-            f"the image is too long and narrow for this model: of {picture.width} x {picture.height} pixels it makes "
-            f"{width} x {height}; cut it into several"
+            f"the image is too long and narrow for this model, which resizes {picture.width} x {picture.height} pixels "
+            f"to {width} x {height}; cut it into several"
         )
     return picture.resize((width, height), resample=resample, reducing_gap=reducing_gap)
 
 
 def _padded(pixels: Tensor, size: ImageSize) -> Tensor:
-    """[3, height, width] in the middle of black, of this size. Raises MediaError for what is larger."""
+    """Centre [3, height, width] on black of this size. Raises MediaError for a larger image."""
     import torch
 
     high, wide = size.box[0] - pixels.shape[1], size.box[1] - pixels.shape[2]
@@ -162,7 +160,7 @@ def _padded(pixels: Tensor, size: ImageSize) -> Tensor:
 
 
 def _center(pixels: Tensor, size: ImageSize) -> Tensor:
-    """The middle of [3, height, width], of this size, with black around what is smaller."""
+    """Crop [3, height, width] to its middle of this size, with black around a smaller image."""
     import torch
 
     high, wide = size.box[0] - pixels.shape[1], size.box[1] - pixels.shape[2]

@@ -1,7 +1,7 @@
-"""ImageSettings: what a checkpoint's preprocessor_config.json says is done to an image before the encoder sees it.
+"""ImageSettings: a checkpoint's steps from an image to the encoder's input, from its preprocessor_config.json.
 
-`read_image_settings` finds them in a CheckpointView; `pixel_values` in `transept.multimodal.image_processing` does it.
-A setting that is not understood is an error, since the encoder would see something else than in training.
+`read_image_settings` reads them from a CheckpointView; `pixel_values` in `transept.multimodal.image_processing` applies
+them. An unknown setting is an error, because the encoder's input would differ from training.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from transept.registry.checkpoint_view import CheckpointView
 
 BILINEAR, BICUBIC = 2, 3  # as PIL.Image.Resampling numbers its filters
 FILTERS = {0: "nearest", 1: "lanczos", BILINEAR: "bilinear", BICUBIC: "bicubic", 4: "box", 5: "hamming"}
-LARGEST_SIDE = 1 << 16  # pixels, of a size that can be meant
+LARGEST_SIDE = 1 << 16  # pixels; larger numbers are errors in the settings
 
 Check = Callable[[Any, str, str], Any]  # (value, its name, the file) -> the value; raises CheckpointError
 Triple = tuple[float, float, float]  # of red, green and blue
@@ -28,9 +28,9 @@ CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.261302
 
 @dataclass(frozen=True)
 class ImageSize:
-    """In pixels: height and width; or shortest_edge, with or without a longest_edge; or max_height and max_width.
+    """A size in pixels: height and width; or shortest_edge, perhaps with longest_edge; or max_height and max_width.
 
-    shortest_edge keeps the proportions, and so do max_height and max_width: the largest image that fits.
+    shortest_edge keeps the proportions; so do max_height and max_width, which give the largest image that fits.
     """
 
     height: int | None = None
@@ -42,7 +42,7 @@ class ImageSize:
 
     @property
     def box(self) -> tuple[int, int]:
-        """Height and width, of a size that gives both."""
+        """Height and width, if the size has both."""
         return self.height or 0, self.width or 0
 
 
@@ -53,9 +53,9 @@ SIZES = ({"height", "width"}, {"shortest_edge"}, {"shortest_edge", "longest_edge
 class ImageSettings:
     """The steps, in their order, under the names of preprocessor_config.json.
 
-    processor: whose steps they are, one of PROCESSORS. size: of do_resize, do_thumbnail, do_pad and do_align_long_axis.
-    resample: one of FILTERS. crop_size: of do_center_crop, a height and a width. image_mean, image_std: of what
-    do_rescale leaves.
+    processor: type of the image processor, one of PROCESSORS. size: for do_resize, do_thumbnail, do_pad and
+    do_align_long_axis. resample: one of FILTERS. crop_size: height and width for do_center_crop. image_mean,
+    image_std: of values after do_rescale.
     """
 
     processor: str
@@ -76,7 +76,7 @@ class ImageSettings:
 
 
 PAGE = {"resample": BILINEAR, "do_thumbnail": True, "do_pad": True}
-# What holds where a checkpoint leaves a setting out, or says null: the defaults of transformers' classes.
+# Values of settings that a checkpoint leaves out, or that are null: the defaults of transformers' classes.
 PROCESSORS: dict[str, dict[str, Any]] = {
     "ViT": {"size": ImageSize(224, 224), "resample": BILINEAR, "image_mean": HALF, "image_std": HALF},
     "DeiT": {
@@ -105,12 +105,12 @@ PROCESSORS: dict[str, dict[str, Any]] = {
     },
 }
 PAGES = ("Donut", "Nougat")  # fit an image into `size` and pad it; the others make it that size
-NO_STEPS = {  # that a type of processor does not have, though other types do
+NO_STEPS = {  # steps of other types of processors
     **dict.fromkeys(("ViT", "DeiT", "CLIP"), ("do_crop_margin", "do_align_long_axis", "do_thumbnail", "do_pad")),
     "Donut": ("do_crop_margin",),
     "Nougat": ("do_center_crop",),
 }
-# What changes no pixel here: an image is RGB, with the channels first, whatever they say.
+# Settings without effect here: an image is always RGB, with the channels first.
 NEUTRAL = (
     "_valid_processor_keys", "auto_map", "data_format", "device", "disable_grouping", "do_convert_rgb",
     "feature_extractor_type", "image_processor_type", "image_seq_length", "input_data_format", "processor_class",
@@ -119,32 +119,32 @@ NEUTRAL = (
 
 
 def read_image_settings(view: CheckpointView) -> ImageSettings:
-    """A checkpoint's settings. Raises CheckpointError as `settings_in` and `image_settings` do."""
+    """Return a checkpoint's settings. Raises CheckpointError like `settings_in` and `image_settings`."""
     return image_settings(*settings_in(view))
 
 
 def settings_in(view: CheckpointView) -> tuple[Mapping[str, Any], str]:
-    """What processor_config.json holds of an image processor, or else preprocessor_config.json, and the file's name.
+    """Return the image processor's settings in processor_config.json or preprocessor_config.json, and the file's name.
 
-    Raises CheckpointError for files that are missing or hold something else.
+    Raises CheckpointError for missing files and files of another form.
     """
     file, found = view.path / "processor_config.json", view.processor_config.get("image_processor")
     if not found:
         file, found = view.path / "preprocessor_config.json", view.preprocessor_config
     if not isinstance(found, Mapping):
-        raise CheckpointError(f"{file} holds no settings of an image processor, but {shown(found)}")
+        raise CheckpointError(f"{file} must hold an object with settings of an image processor, not {shown(found)}")
     if not found:
         raise CheckpointError(
-            f'"{view.path}" does not say how images are prepared: it has no preprocessor_config.json. Copy it from '
-            "where the checkpoint was published"
+            f'"{view.path}" has no preprocessor_config.json, which says how to prepare images. Copy it from the '
+            "checkpoint's publisher"
         )
     return found, str(file)
 
 
 def image_settings(settings: Mapping[str, Any], source: str) -> ImageSettings:
-    """The settings in what a preprocessor_config.json holds. source: the file's name, for messages.
+    """Return the settings in the content of a preprocessor_config.json. source: the file's name, for messages.
 
-    Raises CheckpointError for a type of processor or a setting that is not known, and for a value that cannot be meant.
+    Raises CheckpointError for an unknown type of processor or setting, and for a value out of range.
     """
     processor = _processor(settings, source)
     known = [name for name in ImageSettings.__dataclass_fields__ if name != "processor"]
@@ -179,7 +179,7 @@ def _processor(settings: Mapping[str, Any], source: str) -> str:
 
 
 def _consistent(settings: ImageSettings, source: str) -> ImageSettings:
-    """The settings, unless they ask for a step that this type of processor does not have, or lack what a step needs."""
+    """Return the settings. Raises CheckpointError for a step of another type of processor, or a missing size."""
     for step in NO_STEPS[settings.processor]:
         if getattr(settings, step):
             raise CheckpointError(f"{source} sets {step}, which a {settings.processor}ImageProcessor does not do")
@@ -193,7 +193,7 @@ def _consistent(settings: ImageSettings, source: str) -> ImageSettings:
 
 
 def _size(value: Any, name: str, source: str, *, square: bool) -> ImageSize:
-    """square: whether a number alone is a height and a width, or a shortest edge."""
+    """Return a size. square: True if a single number is the height and the width; otherwise it is the shortest edge."""
     if _is_side(value):
         return ImageSize(value, value) if square else ImageSize(shortest_edge=value)
     if isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_side, value)):

@@ -41,7 +41,9 @@ class GrowingSamples:
             self._memory += np.ascontiguousarray(samples).data
             self._num_bytes = len(self._memory)
             if HAS_MREMAP and self._num_bytes >= LARGE_BYTES:
-                self._move()
+                mapped = _mapped(int(self._num_bytes * GROWTH))  # which grows in place
+                mapped[: self._num_bytes] = self._memory
+                self._memory = mapped
             return
         end = self._num_bytes + samples.size * 4
         if end > len(self._memory):
@@ -52,12 +54,6 @@ class GrowingSamples:
     def array(self) -> npt.NDArray[np.float32]:
         """Return all samples, [num_samples]. Nothing can be appended afterwards."""
         return np.frombuffer(self._memory, np.float32, self._num_bytes // 4)
-
-    def _move(self) -> None:
-        """Switch to a memory map, which grows in place."""
-        mapped = _mapped(int(self._num_bytes * GROWTH))
-        mapped[: self._num_bytes] = self._memory
-        self._memory = mapped
 
 
 def _mapped(num_bytes: int) -> mmap.mmap:

@@ -21,27 +21,26 @@ if TYPE_CHECKING:
 
 N_FFT = 400  # samples; 25 ms at 16 kHz
 HOP_LENGTH = 160  # samples; 10 ms at 16 kHz, so 100 frames a second
-CHUNK_FRAMES = 6000  # of a long recording that are computed at a time; one minute, about 30 MB of spectrum
-LOWEST = -10.0  # the log of the smallest power that counts, which silence comes to
+CHUNK_FRAMES = 6000  # of a long recording at a time; one minute, about 30 MB of spectrum
+LOWEST = -10.0  # log of the smallest power, that of silence
 LOG_HZ, LOG_MEL, LOG_STEP = 1000.0, 15.0, np.log(6.4) / 27.0  # Slaney's scale: linear up to 1 kHz, which is 15 mels
-DECADES = 8.0  # below the loudest value, beyond which everything is as quiet
+DECADES = 8.0  # below the loudest value, at which quieter values are cut
 
 
 def log_mel_spectrogram(waveform: Waveform, num_mels: int, num_samples: int) -> Tensor:
-    """Features of one window: the log10 of an 80 or 128 band mel spectrogram.
+    """Compute the features of one window: the log10 of an 80 or 128 band mel spectrogram.
 
-    waveform: [up to num_samples] float32 at 16 kHz, taken as padded with zeros to num_samples, which is a multiple of
-        HOP_LENGTH.
+    waveform: [up to num_samples] float32 at 16 kHz; padded with zeros to num_samples, a multiple of HOP_LENGTH.
     Returns float32 [num_mels, num_samples // HOP_LENGTH], equal to transformers' WhisperFeatureExtractor: Hann windows
     of N_FFT samples centred on every hop, the edges reflected; floor 1e-10; all but the top 8 decades cut; (x + 4) / 4.
-    Raises MediaError when the waveform is longer than num_samples.
+    Raises MediaError if the waveform is longer than num_samples.
     """
     import torch
 
     if len(waveform) > num_samples:
         raise MediaError(f"the waveform has {len(waveform)} samples, more than the {num_samples} of the spectrogram")
-    # Only frames that touch the signal are computed. Half a window past its end everything is zero, and so is the
-    # reflection at the end of what is left:
+    # Only frames that overlap the signal are computed. The frames after half a window of zeros are constant, and so is
+    # the reflection at the end of the computed part:
     #   samples  0 ........ len(waveform) .... num_computed ....... num_samples
     #            |----- signal ----|- >= N_FFT / 2 zeros -|-- constant frames --|
     num_computed = min(_signal_frames(waveform) * HOP_LENGTH, num_samples)
@@ -55,12 +54,12 @@ def log_mel_spectrogram(waveform: Waveform, num_mels: int, num_samples: int) -> 
 
 
 def recording_log_mel(waveform: Waveform, num_mels: int, device: torch.device | str = "cpu") -> Tensor:
-    """Features of a recording of any length, to be cut into windows.
+    """Compute the features of a recording of any length, which is later cut into windows.
 
-    waveform: float32 [num_samples] at 16 kHz, taken as followed by silence. device: where they are computed, and stay.
-    Returns float32 [num_mels, num_samples // HOP_LENGTH], equal to what openai-whisper's ``log_mel_spectrogram`` gives
-    for the recording with 30 s of padding, without the frames of the padding: the top 8 decades are those of the whole
-    recording. Computed by the minute, so that the memory needed is that of the result.
+    waveform: float32 [num_samples] at 16 kHz, followed by silence. device: of the computation and the result.
+    Returns float32 [num_mels, num_samples // HOP_LENGTH], equal to openai-whisper's ``log_mel_spectrogram`` for the
+    recording with 30 s of padding, without the frames of the padding: the top 8 decades are relative to the whole
+    recording. Each minute is computed separately, to need little memory besides the result.
     """
     import torch
 
@@ -69,7 +68,7 @@ def recording_log_mel(waveform: Waveform, num_mels: int, device: torch.device | 
         features = torch.from_numpy(empty((num_mels, num_frames)))
     else:
         features = torch.empty(num_mels, num_frames, device=device)
-    loudest = features.new_full((), LOWEST)  # never read here: the host need not wait for a GPU
+    loudest = features.new_full((), LOWEST)  # never read on the host, which would wait for a GPU
     for first in range(0, num_computed, CHUNK_FRAMES):
         last = min(first + CHUNK_FRAMES, num_computed)
         log_mel = _log_mel(_samples_of_frames(waveform, first, last), num_mels, center=False, device=device)
@@ -80,9 +79,9 @@ def recording_log_mel(waveform: Waveform, num_mels: int, device: torch.device | 
 
 @lru_cache(maxsize=8)
 def mel_filters(num_mels: int, device: torch.device | str = "cpu") -> Tensor:
-    """Triangular filters of equal area on Slaney's mel scale, 0 to 8 kHz: [num_mels, N_FFT // 2 + 1] float32.
+    """Return triangular filters of equal area on Slaney's mel scale, 0 to 8 kHz: [num_mels, N_FFT // 2 + 1] float32.
 
-    Those of ``librosa.filters.mel`` but for the last bits, and of transformers' ``mel_filter_bank`` to the last bit.
+    Bit-equal to transformers' ``mel_filter_bank``; ``librosa.filters.mel`` differs in the last bits.
     """
     import torch
 
@@ -97,12 +96,12 @@ def mel_filters(num_mels: int, device: torch.device | str = "cpu") -> Tensor:
 
 
 def _signal_frames(waveform: Waveform) -> int:
-    """How many frames touch the signal; all later ones are silence."""
+    """Return the number of frames that overlap the signal; all later ones are silence."""
     return -(-(len(waveform) + N_FFT // 2) // HOP_LENGTH)
 
 
 def _samples_of_frames(waveform: Waveform, first: int, last: int) -> Waveform:
-    """What the frames first to last - 1 see: the signal, before its beginning its reflection, after its end silence."""
+    """Return the samples of frames first to last - 1: the signal, its reflection before it, silence after it."""
     half = N_FFT // 2
     begin, end = first * HOP_LENGTH - half, (last - 1) * HOP_LENGTH + half
     samples = np.zeros(end - begin, dtype=np.float32)
@@ -115,7 +114,7 @@ def _samples_of_frames(waveform: Waveform, first: int, last: int) -> Waveform:
 
 
 def _log_mel(samples: Waveform, num_mels: int, *, center: bool, device: torch.device | str = "cpu") -> Tensor:
-    """log10 of the mel spectrogram, float32 [num_mels, frames]; center: with reflected edges."""
+    """Return log10 of the mel spectrogram, float32 [num_mels, frames]; center: with reflected edges."""
     import torch
 
     signal = torch.from_numpy(samples)

@@ -15,17 +15,12 @@ from typing import Any
 import numpy as np
 
 from transept.errors import MediaError
-from transept.multimodal.announced_seconds import MP3_HEADERS, announced_seconds
-from transept.multimodal.announced_size import announced_bytes
-from transept.multimodal.audio_limits import AudioTooLongError
+from transept.multimodal.announced import MP3_HEADERS, AviIndex, announced_bytes, announced_seconds
+from transept.multimodal.audio_limits import AudioTooLongError, is_longer
 from transept.multimodal.audio_tracks import label, track_of
-from transept.multimodal.avi_index import AviIndex
-from transept.multimodal.bursts import without_bursts
-from transept.multimodal.channels import EACH, Intake
+from transept.multimodal.channels import EACH, Intake, without_bursts
 from transept.multimodal.damage import Damage
-from transept.multimodal.declared_length import is_longer
-from transept.multimodal.frame_sounds import frame_sounds
-from transept.multimodal.presentation import Decoded, Placed, format_names, is_timed, placed
+from transept.multimodal.presentation import Decoded, Placed, format_names, frame_sounds, is_timed, placed
 from transept.multimodal.resampling import joined, swresample_blocks
 from transept.multimodal.sounds import SILENT_PEAK
 from transept.multimodal.waveforms import Waveform

@@ -24,7 +24,7 @@ class PageOptions:
     dpi: Annotated[
         float,
         Option(
-            "pixels an inch of a PDF's pages",
+            "pixels per inch of a PDF's pages",
             metavar="X",
             wanted=f"a number from {LOWEST_DPI} to {HIGHEST_DPI}",
             ge=LOWEST_DPI,

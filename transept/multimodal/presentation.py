@@ -1,13 +1,18 @@
-"""Presentation times: the positions of a track's frames in its recording. Gaps between them become silence.
+"""Place a track's decoded frames at their times in the recording, and join them to sounds, with silence in the gaps.
 
 Video and streaming containers store a time with each packet. These times are the only sign of sound that begins after
-the picture, and of lost packets. `media` calls `placed` with the frames of such a container.
+the picture, and of lost packets. `media` calls `placed` with the frames of such a container, and `frame_sounds` with
+the placed ones; `flac_frames` places its own. Nothing here decodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
+
+from transept.multimodal.damage import Damage
+from transept.multimodal.sounds import BLOCK_SAMPLES, Sound, silence
 
 TOLERANCE = 0.1  # seconds that times and samples may differ by; encoders' delays and clocks' jitter stay below
 LONGEST_GAP_BEFORE_RESTART = 600.0  # seconds; in joined streams a larger jump means that times restart
@@ -70,10 +75,10 @@ def placed(frames: Iterator[Decoded], container: Any, check: Callable[[float], N
     decoded = next(frames, None)
     while decoded is not None:
         frame, following = decoded.frame, next(frames, None)
-        seconds, silence = frame.samples / frame.sample_rate, 0
+        seconds, pause = frame.samples / frame.sample_rate, 0
         if not has_times and decoded.lost:
             check(reached + decoded.lost + seconds)
-            silence = round(decoded.lost * frame.sample_rate)
+            pause = round(decoded.lost * frame.sample_rate)
         elif has_times and frame.time is not None:
             lag = frame.time - origin - reached
             if abs(lag) >= TOLERANCE and not _is_slip(following, origin + reached + seconds):
@@ -81,9 +86,9 @@ def placed(frames: Iterator[Decoded], container: Any, check: Callable[[float], N
                     origin += lag
                 else:
                     check(reached + lag + seconds)
-                    silence = round(lag * frame.sample_rate)
-        yield Placed(frame, silence, reached)
-        reached += silence / frame.sample_rate + seconds
+                    pause = round(lag * frame.sample_rate)
+        yield Placed(frame, pause, reached)
+        reached += pause / frame.sample_rate + seconds
         decoded = following
 
 
@@ -92,3 +97,34 @@ def _is_slip(following: Decoded | None, expected: float) -> bool:
     if following is None or following.frame.time is None:
         return False
     return bool(abs(following.frame.time - expected) < TOLERANCE)
+
+
+def frame_sounds(frames: Iterable[Placed], damage: Damage) -> Iterator[Sound]:
+    """Yield the sounds of placed av.AudioFrames: resampling 20 ms at a time would be slow. Records gaps as damage."""
+    import av
+
+    for (_, channels, rate), run in itertools.groupby(frames, key=_Kind()):
+        # To packed floats: PyAV's to_ndarray reads past the planes of a planar frame with 8 channels or more.
+        queue, packer = av.AudioFifo(), av.AudioResampler(format="flt")
+        for each in itertools.chain(run, [None]):  # None: the end
+            if each is not None:
+                if each.silence:
+                    damage.add_gap(each.begin, each.silence / rate)
+                    yield from silence(channels, each.silence, rate)
+                each.frame.pts = None  # else the queue would reject gaps between the timestamps
+                queue.write(each.frame)
+            while block := queue.read(BLOCK_SAMPLES // 8, partial=each is None):
+                for packed in packer.resample(block):
+                    yield Sound(packed.to_ndarray().reshape(-1, packed.layout.nb_channels).T, rate)
+
+
+class _Kind:
+    """Key for grouping adjacent frames: same rate, format and channels, and no gap between them."""
+
+    def __init__(self) -> None:
+        self.gaps = 0
+
+    def __call__(self, each: Placed) -> tuple[Any, int, int]:
+        frame = each.frame
+        self.gaps += bool(each.silence)
+        return (self.gaps, frame.format.name, frame.layout.name), frame.layout.nb_channels, frame.sample_rate

@@ -17,9 +17,9 @@ from transept.option_names import shows_options
 from transept.serving.async_engine import AsyncEngine
 from transept.serving.async_stream import AsyncSegmentStream
 from transept.serving.settings import MAX_QUEUE, MAX_RUNNING
-from transept.speech.events import Opened
 from transept.speech.options import TranscriptionOptions
 from transept.speech.recording import AudioInput
+from transept.speech.segments import Opened
 from transept.speech.transcriber import Transcriber
 from transept.speech.transcript import Transcript, TranscriptionInfo
 from transept.text.generated_text import GeneratedText

@@ -39,7 +39,7 @@ class AudioMemory:
 
 
 class AudioShare:
-    """The part of an AudioMemory that one recording holds; a `transept.multimodal.decoded_memory.Reservation`."""
+    """The part of an AudioMemory that one recording holds; a `transept.multimodal.audio_limits.Reservation`."""
 
     def __init__(self, memory: AudioMemory) -> None:
         self.held = 0

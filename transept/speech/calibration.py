@@ -1,6 +1,6 @@
-"""What `transept calibrate` found for models: the margins that ``encoder_context="auto"`` stands for, in a JSON file.
+"""Results of `transept calibrate`: the margin of each model that ``encoder_context="auto"`` uses, in a JSON file.
 
-A model is known by the content of its weights, so that a copy elsewhere or under another name has the same margin.
+A model is identified by the content of its weights, so a copy elsewhere or under another name has the same margin.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ PIECES, PIECE_BYTES = 64, 1 << 16  # of each file of weights; training changes e
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was found for a model.
+    """The calibration of a model.
 
-    model: as it was called. margin: seconds, None where every margin lost words. whole_error_rate: word error rate of
-    whole windows. error_rates: those of each margin that was tried, in seconds as text.
+    model: the user's name for it. margin: seconds; None if every margin lost words. whole_error_rate: word error rate
+    with whole windows. error_rates: word error rate by margin, in seconds as text.
     """
 
     model: str
@@ -36,14 +36,14 @@ class Calibration:
 
 
 def data_file() -> Path:
-    """Where calibrations are kept: in ``$XDG_DATA_HOME``, or else in ``~/.local/share``."""
+    """Return the file of calibrations, in ``$XDG_DATA_HOME``, or otherwise in ``~/.local/share``."""
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / FILE
 
 
 def content_hash(checkpoint: Path) -> str:
-    """A hash of a checkpoint's config.json and weights: of a large file of pieces from all over it, and its size.
+    """Hash a checkpoint's config.json and weights; of a large file, only its size and pieces spread over it.
 
-    Raises CheckpointError for what cannot be read.
+    Raises CheckpointError for files that cannot be read.
     """
     digest = hashlib.sha256()
     try:
@@ -61,12 +61,17 @@ def content_hash(checkpoint: Path) -> str:
 
 
 def found_for(checkpoint: Path) -> Calibration | None:
-    """What was found for a model, if anything. Raises CheckpointError for files that cannot be read."""
-    return _calibration(_read().get(content_hash(checkpoint)))
+    """Return the calibration of a model, if there is one. Raises CheckpointError for files that cannot be read."""
+    entry = _read().get(content_hash(checkpoint))
+    if not isinstance(entry, dict) or set(entry) != set(Calibration.__dataclass_fields__):
+        return None  # none, or one of another form
+    found = Calibration(**entry)
+    numbers = isinstance(found.margin, Real | None) and isinstance(found.whole_error_rate, Real)
+    return found if numbers and isinstance(found.error_rates, dict) and isinstance(found.model, str) else None
 
 
 def keep(checkpoint: Path, found: Calibration) -> Path:
-    """Write what was found for a model in place of what was there. Returns the file. Raises OSError."""
+    """Save the calibration of a model in place of an earlier one. Returns the file. Raises OSError."""
     file = data_file()
     content = {**_read(), content_hash(checkpoint): asdict(found)}
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -77,22 +82,22 @@ def keep(checkpoint: Path, found: Calibration) -> Path:
 
 
 def calibrated_margin(checkpoint: Path, name: str) -> float:
-    """Seconds that ``encoder_context="auto"`` stands for with a model. name: what the user calls it.
+    """Return the seconds of a model's ``encoder_context="auto"``. name: the user's name for it.
 
-    Raises ParameterError where nothing was found for it, or that it loses words.
+    Raises ParameterError if the model is not calibrated, or loses words with every margin.
     """
     found = found_for(checkpoint)
     if found is None:
         raise ParameterError(
-            f'{{encoder_context=}} takes what was measured for a model, and for "{name}" nothing was: run `transept '
-            f"calibrate {name} RECORDINGS` once, or say seconds",
+            f'{{encoder_context=}} needs a calibration, and "{name}" has none: run `transept calibrate {name} '
+            "RECORDINGS` once, or give seconds",
             param="encoder_context",
             value="auto",
         )
     if found.margin is None:
         raise ParameterError(
-            f'{{encoder_context=}}: "{name}" loses words where its encoder reads less than the whole window, as '
-            "`transept calibrate` found; leave {encoder_context} out",
+            f'{{encoder_context=}}: according to `transept calibrate`, "{name}" loses words if its encoder reads less '
+            "than the whole window; leave {encoder_context} out",
             param="encoder_context",
             value="auto",
         )
@@ -104,12 +109,3 @@ def _read() -> dict[str, Any]:
         return read_json(data_file()) if data_file().is_file() else {}
     except CheckpointError as error:
         raise CheckpointError(f"{error}; delete the file, and run `transept calibrate` again") from None
-
-
-def _calibration(entry: Any) -> Calibration | None:
-    """What an entry of the file says; None for none, and for what somebody else wrote there."""
-    if not isinstance(entry, dict) or set(entry) != set(Calibration.__dataclass_fields__):
-        return None
-    found = Calibration(**entry)
-    numbers = isinstance(found.margin, Real | None) and isinstance(found.whole_error_rate, Real)
-    return found if numbers and isinstance(found.error_rates, dict) and isinstance(found.model, str) else None

@@ -1,18 +1,20 @@
-"""Transcription of recordings in which speakers are told apart, by their channels or by a diarizer.
+"""Transcription of recordings with a speaker for each segment: the channel, or the speaker that a diarizer finds.
 
-    each:     load ─▶ channel by channel, beside each other (`recording`) ─▶ interleaved in order of time
+    each:     load ─▶ channels side by side (`recording`) ─▶ interleaved in order of time
     diarize:  load ─▶ turns of speakers ─▶ `recording`, with words ─▶ segments cut where the speaker changes
 
-`transept.speech.transcriber` runs these jobs; without speakers to tell apart they are those of `recording`.
-The log is told of speech that no segment covers.
+`transept.speech.transcriber` runs these jobs. Without speakers they are those of `recording`. The log warns of speech
+that no segment covers.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any
@@ -26,12 +28,9 @@ from transept.multimodal.audio import audio_name
 from transept.multimodal.channels import EACH, channel_names
 from transept.multimodal.waveforms import NO_SAMPLES
 from transept.speech import recording
-from transept.speech.emptiness import with_tracks
-from transept.speech.events import Found, Opened
-from transept.speech.interleaving import ChannelEnded, Interleaving
 from transept.speech.options import SEQUENTIAL, TranscriptionOptions
-from transept.speech.recording import AudioInput
-from transept.speech.segments import Segment
+from transept.speech.recording import AudioInput, with_tracks
+from transept.speech.segments import Found, Opened, Segment
 from transept.speech.speech_model import SpeechModel
 from transept.speech.timing.turns import Turns
 from transept.speech.transcript import Transcript, TranscriptionInfo
@@ -45,10 +44,10 @@ logger = logging.getLogger(__name__)
 def transcribe(
     model: SpeechModel, audio: AudioInput, limits: Limits, options: TranscriptionOptions
 ) -> Generator[Any, Any, Transcript]:
-    """A job: one recording, as `recording.transcribe`, with the speakers that the options ask for.
+    """A job: one recording, as in `recording.transcribe`, with the speakers that the options ask for.
 
-    Raises what that raises; MediaError where each channel is to be a speaker and there is one alone, or the same sound
-    on all; PluginError for a diarizer that fails.
+    Raises the same errors; MediaError if each channel should be a speaker, but there is only one, or all have the same
+    sound; PluginError for a diarizer that fails.
     """
     if options.channel == EACH and not recording.has_no_samples(audio):
         transcript = yield from _each_channel(model, audio, limits, options)
@@ -57,19 +56,14 @@ def transcribe(
     else:
         transcript = yield from recording.transcribe(model, audio, limits, options)
     if transcript.missed_speech:
-        _warn(audio, transcript, model)
+        missed = ", ".join(f"{begin:.1f} to {end:.1f} s" for begin, end in transcript.missed_speech)
+        hint = ""
+        if model.detects and not options.multilingual:
+            hint = "; multilingual=True (--multilingual) decodes such speech again"
+        elif options.mode == SEQUENTIAL:
+            hint = '; mode="auto" (--mode auto) decodes such speech again'
+        logger.warning("%s: no segment covers the speech at %s%s", audio_name(audio), missed, hint)
     return transcript
-
-
-def _warn(audio: AudioInput, transcript: Transcript, model: SpeechModel) -> None:
-    """Tell the log of speech that no segment covers, and of the option, if any is left, that hears it again."""
-    missed = ", ".join(f"{begin:.1f} to {end:.1f} s" for begin, end in transcript.missed_speech)
-    options, hint = transcript.options, ""
-    if model.detects and not options.multilingual:
-        hint = "; multilingual=True (--multilingual) hears such speech again"
-    elif options.mode == SEQUENTIAL:
-        hint = '; mode="auto" (--mode auto) decodes such speech again'
-    logger.warning("%s: somebody speaks and no segment says what: %s%s", audio_name(audio), missed, hint)
 
 
 def _each_channel(
@@ -86,33 +80,27 @@ def _each_channel(
     yield Opened(len(waveforms[0]) / rate)
     interleaving = Interleaving(channel_names(len(waveforms)), options)
     of_one = dataclasses.replace(options, channel="mix")
-    transcripts = yield Gather([_channel(model, waveforms, of_one, warnings) for _ in waveforms], merge=interleaving)
+    jobs = [_next_waveform(model, waveforms, of_one, warnings) for _ in waveforms]
+    transcripts = yield Gather(jobs, merge=interleaving)
     segments = interleaving.segments(transcripts)
     missed = sorted(stretch for transcript in transcripts for stretch in transcript.missed_speech)
     reason = with_tracks(interleaving.reason(transcripts), other_tracks)
     return Transcript.of(interleaving.info(), recording.text_of(model, segments), segments, missed, reason)
 
 
-def _channel(
-    model: SpeechModel, waveforms: deque[Waveform], options: TranscriptionOptions, warnings: Sequence[str]
-) -> Generator[Any, Any, Transcript]:
-    """A job: the next of the waveforms, whose last event is ChannelEnded."""
-    transcript = yield from _next_waveform(model, waveforms, options, warnings)
-    yield ChannelEnded()
-    return transcript
-
-
 def _next_waveform(
     model: SpeechModel, waveforms: deque[Waveform], options: TranscriptionOptions, warnings: Sequence[str]
 ) -> Generator[Any, Any, Transcript]:
-    """A job: the next of the waveforms, which it takes, so that each goes when its job has ended."""
-    return (yield from recording.transcribe_waveform(model, waveforms.popleft(), options, warnings))
+    """A job: the next waveform, which is removed from the queue so that its job frees it. Ends with a ChannelEnded."""
+    transcript = yield from recording.transcribe_waveform(model, waveforms.popleft(), options, warnings)
+    yield ChannelEnded()
+    return transcript
 
 
 def _diarized(
     model: SpeechModel, audio: AudioInput, limits: Limits, options: TranscriptionOptions
 ) -> Generator[Any, Any, Transcript]:
-    """A job: a recording whose speakers a diarizer tells apart."""
+    """A job: a recording whose speakers a diarizer distinguishes."""
     rate = model.spec.sample_rate
     if recording.has_no_samples(audio):
         waveforms, turns, warnings, other_tracks = deque([NO_SAMPLES]), [], [], []
@@ -130,22 +118,22 @@ def _diarized(
 
 
 class _Attribution:
-    """Gives segments their speakers, in the events of a recording's job and in its transcript."""
+    """Adds speakers to the segments in the events of a recording's job and in its transcript."""
 
     def __init__(self, model: SpeechModel, turns: Turns, options: TranscriptionOptions) -> None:
         self.model, self.turns, self.options = model, turns, options
         self.numbers = count()
 
     def __call__(self, _: int, event: Any) -> list[Any]:
-        """The event in place of one of the job."""
+        """Return the events that replace an event of the job."""
         if isinstance(event, TranscriptionInfo):
             return [dataclasses.replace(event, options=self.options)]
         if isinstance(event, Found):
             return [dataclasses.replace(event, segments=list(self._attributed(event.segments, self.numbers)))]
-        return [event]
+        return [] if isinstance(event, ChannelEnded) else [event]
 
     def of_transcript(self, transcript: Transcript) -> Transcript:
-        """The same transcript, of the same text, with speakers."""
+        """Return the transcript with speakers."""
         segments = list(self._attributed(transcript.segments, count()))
         return dataclasses.replace(transcript, segments=segments, options=self.options)
 
@@ -154,3 +142,86 @@ class _Attribution:
             for part in self.turns.cut(segment, self.model.tokenizer.decode):
                 words = part.words if self.options.word_timestamps else None
                 yield dataclasses.replace(part, id=next(numbers), words=words)
+
+
+@dataclass(frozen=True)
+class ChannelEnded:
+    """An event: the job of a channel has ended."""
+
+
+class Interleaving:
+    """Merges the events of the channels' jobs into those of one recording.
+
+    A segment is passed on once no channel can have an earlier one, so streams have the order of the transcript.
+    names: of the channels, in their order. options: of the whole transcription.
+    """
+
+    def __init__(self, names: Sequence[str], options: TranscriptionOptions) -> None:
+        self.names = names
+        self.options = options
+        self.infos: dict[int, TranscriptionInfo] = {}
+        self.reached = [0.0 for _ in names]  # seconds; no later segment of that channel begins before it
+        self.waiting: list[deque[Segment]] = [deque() for _ in names]  # for segments of other channels
+        self.numbers = count()
+
+    def __call__(self, channel: int, event: Any) -> list[Any]:
+        """Return the events that replace an event of a channel: one TranscriptionInfo, then Founds."""
+        if isinstance(event, Opened):
+            return []  # the recording's own came first
+        if isinstance(event, TranscriptionInfo):
+            self.infos[channel] = event
+            if len(self.infos) < len(self.names):
+                return []
+            return [self.info(), *self._found()]
+        if isinstance(event, Found):
+            self.waiting[channel] += event.segments
+            self.reached[channel] = max(self.reached[channel], event.progress_seconds)
+        elif isinstance(event, ChannelEnded):
+            self.reached[channel] = math.inf
+        else:
+            return [event]
+        return self._found() if len(self.infos) == len(self.names) else []
+
+    def info(self) -> TranscriptionInfo:
+        """Return the recording's info, with the most certain language of its channels and their longest speech."""
+        infos = [self.infos[channel] for channel in range(len(self.names))]
+        surest = max(infos, key=lambda info: info.language_probability or 0.0)
+        longest = max(info.duration_after_vad for info in infos)
+        return dataclasses.replace(surest, duration_after_vad=longest, options=self.options)
+
+    def reason(self, transcripts: Sequence[Transcript]) -> str:
+        """Return why the channels are empty: one sentence if they agree, else one for each channel with its name."""
+        reasons = [transcript.reason or "" for transcript in transcripts]
+        if len(set(reasons)) == 1:
+            return reasons[0]
+        return "; ".join(f"{name}: {reason}" for name, reason in zip(self.names, reasons, strict=True))
+
+    def segments(self, transcripts: Sequence[Transcript]) -> list[Segment]:
+        """Return all segments, in order of time. transcripts: of the channels, in their order."""
+        named = (
+            self._named(channel, segment)
+            for channel, transcript in enumerate(transcripts)
+            for segment in transcript.segments
+        )
+        in_order = sorted(named, key=lambda segment: segment.start)  # those with equal starts by channel
+        return [dataclasses.replace(segment, id=index) for index, segment in enumerate(in_order)]
+
+    def _found(self) -> list[Found]:
+        """Return the segments that are certain now, and the progress of all channels."""
+        certain = []
+        while any(self.waiting):
+            starts = [queue[0].start if queue else math.inf for queue in self.waiting]
+            first = min(starts)
+            channel = starts.index(first)
+            behind = [(self.reached[other], other) for other, queue in enumerate(self.waiting) if not queue]
+            if min(behind, default=(math.inf, channel)) < (first, channel):  # it may have an earlier one
+                break
+            segment = self._named(channel, self.waiting[channel].popleft())
+            certain.append(dataclasses.replace(segment, id=next(self.numbers)))
+        return [Found(certain, min(*self.reached, self.infos[0].duration))]
+
+    def _named(self, channel: int, segment: Segment) -> Segment:
+        """Return a segment with its channel as speaker, and with its language if the channels' languages differ."""
+        differ = len({info.language for info in self.infos.values()}) > 1
+        language = self.infos[channel].language if differ and segment.language is None else segment.language
+        return dataclasses.replace(segment, speaker=self.names[channel], language=language)

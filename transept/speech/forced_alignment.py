@@ -1,10 +1,10 @@
-"""Forced alignment: when each word of a text that is known was said in a recording.
+"""Forced alignment: the times of the words of a known text in a recording.
 
-    transcribe ─▶ match the heard words with the known ones ─▶ windows, each with its part of the text ─┐
-      words of the known text, their times, in the lines or sentences of the text ◀─ cross-attention ◀──┘
+    transcribe ─▶ match the transcript's words with the text's ─▶ windows, each with its part of the text ─┐
+      words of the known text, their times, in the lines or sentences of the text ◀─ cross-attention ◀─────┘
 
-What the model hears by itself only says which part of the text belongs to which window. In a window the times are those
-of the known words: the model reads them, and its cross-attention says where in the sound it looks for each.
+The transcript only assigns parts of the text to windows. Within a window, the model reads the known words, and their
+times are those of the sound that its cross-attention finds for each.
 """
 
 from __future__ import annotations
@@ -24,23 +24,22 @@ from transept.speech import recording
 from transept.speech.algorithms.decoding import compression_ratio
 from transept.speech.algorithms.source import Source, Window
 from transept.speech.algorithms.window_words import add_words
-from transept.speech.emptiness import with_tracks
 from transept.speech.options import TranscriptionOptions
-from transept.speech.recording import AudioInput
+from transept.speech.recording import AudioInput, with_tracks
 from transept.speech.segments import Segment
 from transept.speech.speech_model import SpeechModel
 from transept.speech.timing.matching import KnownWord, known_words, matching_places
-from transept.speech.timing.word_tokens import UNSPACED_LANGUAGES
+from transept.speech.timing.words import UNSPACED_LANGUAGES
 from transept.speech.transcript import Transcript, TranscriptionInfo
 from transept.speech.vad.options import VadOptions
 from transept.speech.vad.spans import SAMPLE_RATE, Span, speech_spans
 
-SPEECH = VadOptions(min_silence_duration_ms=200, speech_pad_ms=30)  # between which words have no time
+SPEECH = VadOptions(min_silence_duration_ms=200, speech_pad_ms=30)  # words have no time outside of it
 MARGIN = 1.0  # seconds of silence that a window keeps before its first word and after its last one
 
 
 class _Part(NamedTuple):
-    """A window and what is known to be said in it. start, end: seconds. words: of the text."""
+    """A window and its part of the text. start, end: seconds. words: of the text."""
 
     start: float
     end: float
@@ -50,10 +49,10 @@ class _Part(NamedTuple):
 def align(
     model: SpeechModel, audio: AudioInput, text: str, limits: Limits, options: TranscriptionOptions
 ) -> Generator[Any, Any, Transcript]:
-    """A job: the transcript of a text that is known. Its events are those of the transcription that finds its parts.
+    """A job: the transcript of a known text. Its events are those of the transcription that it begins with.
 
-    Each segment is a line of the text, or of a text of one line a sentence; its tokens are the text's. The options are
-    those of that transcription. Raises MediaError for audio that cannot be read, or in which nothing is heard.
+    Each segment is a line of the text, or a sentence if the text has one line; its tokens are the text's. options: of
+    the transcription. Raises MediaError for audio that cannot be read or has no words.
     """
     rate = model.spec.sample_rate
     loaded = yield Offload(partial(limits.load_recording, audio, rate, options.channel, options.audio_track))
@@ -63,7 +62,7 @@ def align(
     if not spoken:
         reason = with_tracks(heard.reason, loaded.other_tracks)
         why = "" if reason is None else f" ({reason})"
-        raise MediaError(f"nothing is heard in the recording, so the text cannot be found in it{why}")
+        raise MediaError(f"no words were found in the recording, so the text cannot be aligned with it{why}")
     known = known_words(text, heard.language)
     features = yield Offload(partial(model.features, waveform))
     source = Source(model, options, features, language=heard.language)
@@ -82,7 +81,7 @@ def align(
 
 
 def check_text(text: Any, limits: Limits) -> None:
-    """Raise PromptError for what is no Unicode or too long, ParameterError for what is no text or has no words."""
+    """Raise PromptError for text that is not Unicode or is too long, ParameterError for other types and empty text."""
     if not isinstance(text, str):
         raise ParameterError(f"the text to align must be text, not {shown(text)}", param="text", value=text)
     limits.check_text(text)
@@ -98,9 +97,9 @@ def _parts(
     longest: float,
     duration: float,
 ) -> list[_Part]:
-    """Windows of neighbouring segments that were heard, as long as the model hears, each with its words of the text."""
+    """Group adjacent segments to windows of up to `longest` seconds, each with its words of the text."""
     said = [word.word.strip() for segment in spoken for word in segment.words or ()]
-    # Where there are no blanks between words, single characters are what is matched.
+    # Without blanks between words, single characters are matched.
     heard = [list(word) if language in UNSPACED_LANGUAGES else [word] for word in said]
     first_of_word = [0, *itertools.accumulate(map(len, heard))]
     places = matching_places([text[word.start : word.end] for word in known], [each for word in heard for each in word])
@@ -124,7 +123,7 @@ def _parts(
 
 
 def _timed(source: Source, text: str, part: _Part) -> Generator[Any, Any, list[tuple[int, Segment]]]:
-    """A job: what of the text's lines or sentences is said in a window, each with its number."""
+    """A job: the timed parts of lines or sentences in a window, each with the number of its line or sentence."""
     model = source.model
     first, last = round(part.start * model.fps), round(part.end * model.fps)
     pieces = []
@@ -153,7 +152,7 @@ def _timed(source: Source, text: str, part: _Part) -> Generator[Any, Any, list[t
 
 
 def _within_speech(segment: Segment, spans: Sequence[Span]) -> Segment:
-    """The segment without the pauses that attention gives to the words beside them, as it knows no silence."""
+    """Return the segment without pauses: attention has no token for silence, so it adds pauses to adjacent words."""
     words = []
     for word in segment.words or ():
         begin, end = round(word.start * SAMPLE_RATE), round(word.end * SAMPLE_RATE)
@@ -168,7 +167,7 @@ def _within_speech(segment: Segment, spans: Sequence[Span]) -> Segment:
 
 
 def _joined(pieces: Sequence[tuple[int, Segment]]) -> list[Segment]:
-    """The segments of the units, those that reach over windows joined, with their number and what is known of each."""
+    """Join the parts of each line or sentence to one segment, numbered from 0."""
     segments: list[Segment] = []
     for _, own in itertools.groupby(pieces, lambda piece: piece[0]):
         parts = [segment for _, segment in own]

@@ -37,7 +37,6 @@ class AlignmentKeywords(TypedDict, total=False):
 
     language: str | None
     temperature: float | Sequence[float]
-    temperature_increment_on_fallback: float | None
     beam_size: int | None
     best_of: int | None
     patience: float | None

@@ -22,7 +22,6 @@ DETECTED = ("", "auto", "none")  # in place of a language
 LONGEST_REGEX = 1000  # characters
 CALIBRATED = "auto"  # as encoder_context
 LAST_TEMPERATURE = 1.0  # of the fallback
-LEAST_INCREMENT = 0.01  # of the fallback: 101 attempts at a window
 MOST_TEMPERATURES = 101  # attempts at a window: from 0 to 1 in steps of 0.01
 
 
@@ -140,8 +139,15 @@ def encoder_context(name: str, given: Any) -> Any:
     )
 
 
-def rising_temperatures(first: float, increment: float) -> tuple[float, ...]:
-    """Return the first temperature and those above it, up to LAST_TEMPERATURE, as openai-whisper's command does."""
+def rising_temperatures(temperature: Any, increment: float | None) -> tuple[float, ...]:
+    """Return the temperatures of openai-whisper's ``temperature_increment_on_fallback``.
+
+    temperature: the first one; the others rise by the increment up to LAST_TEMPERATURE. Several are all there are.
+    """
+    given = temperatures("temperature", temperature)
+    first, *others = given if isinstance(given, tuple) else (given,)
+    if others or increment is None:
+        return (first, *others)
     steps = max(0, int((LAST_TEMPERATURE + 1e-6 - first) / increment))
     return tuple(round(first + step * increment, 6) for step in range(steps + 1))
 

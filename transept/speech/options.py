@@ -25,14 +25,12 @@ from transept.options import (
     take_options,
 )
 from transept.speech.option_values import (
-    LEAST_INCREMENT,
     audio_track,
     clip_times,
     encoder_context,
     language_or_none,
     pattern,
     prompt,
-    rising_temperatures,
     temperatures,
     token_ids,
 )
@@ -53,6 +51,7 @@ PREPEND_PUNCTUATIONS = "\"'“¿([{-"
 APPEND_PUNCTUATIONS = "\"'.。,，!！?？:：”)]}、"  # noqa: RUF001  full-width marks are meant
 
 SPEECH, TIMES, DECODING = "speech and language", "times", "decoding"
+speech, times, recording, decoding = (partial(Option, group=each) for each in (SPEECH, TIMES, RECORDING, DECODING))
 NOT_OF_ALIGNMENT = ("task", "target_language", "word_timestamps", "diarize")
 
 
@@ -66,10 +65,9 @@ class TranscriptionOptions:
 
     language: Annotated[
         str | None,
-        Option(
+        speech(
             "language spoken, as code or name: de, de-AT, German",
             'Case does not matter. None or "auto": detect it.',
-            group=SPEECH,
             metavar="NAME",
             default="auto, detected",
             parse=language_or_none,
@@ -77,54 +75,39 @@ class TranscriptionOptions:
     ] = None
     target_language: Annotated[
         str | None,
-        Option(
+        speech(
             "language to write, if not the spoken one; Whisper writes English",
             "A code or name. None: the language that is spoken.",
             aliases=("target", "tgt_lang"),
-            group=SPEECH,
             metavar="NAME",
             parse=language_or_none,
         ),
     ] = None
     task: Annotated[
         Literal["transcribe", "translate"] | None,
-        Option(
+        speech(
             "transcribe (default), or translate the speech to English",
             '"translate" writes target_language, or English if that is None. None: translate if target_language is '
             "set, otherwise transcribe.",
-            group=SPEECH,
             metavar="TASK",
         ),
     ] = None
     temperature: Annotated[
         float | tuple[float, ...],
-        Option(
+        decoding(
             "0: the most likely token; above 0: sample",
             "Of several, the next one is tried if a window's text is too repetitive (compression_ratio_threshold) "
             "or too unlikely (logprob_threshold). At most 101 temperatures.",
-            group=DECODING,
             metavar="T",
             default="0",
             parse=temperatures,
         ),
     ] = FALLBACK_TEMPERATURES
-    temperature_increment_on_fallback: Annotated[
-        float | None,
-        Option(
-            "raise the temperature by this, up to 1, if a window's text fails a threshold; None: never",
-            "The command's default is an increment of 0.2, Python's is the list of temperatures.",
-            group=DECODING,
-            metavar="T",
-            default="0.2",
-            ge=LEAST_INCREMENT,
-        ),
-    ] = None
     beam_size: Annotated[
         int | None,
-        Option(
+        decoding(
             "width of a beam search at temperature 0",
             aliases=("num_beams",),
-            group=DECODING,
             metavar="N",
             default="none",
             ge=1,
@@ -133,10 +116,9 @@ class TranscriptionOptions:
     ] = None
     best_of: Annotated[
         int | None,
-        Option(
+        decoding(
             "samples at a temperature above 0, of which the most likely is kept",
             "None: one. The default is 5, or the engine's max_num_seqs if that is lower.",
-            group=DECODING,
             metavar="N",
             ge=1,
             le=MAX_INTEGER,
@@ -144,9 +126,8 @@ class TranscriptionOptions:
     ] = DEFAULT_BEST_OF
     patience: Annotated[
         float | None,
-        Option(
+        decoding(
             "hypotheses that a beam search collects, as a multiple of its width (5 if none is set)",
-            group=DECODING,
             metavar="X",
             default="1",
             gt=0,
@@ -155,11 +136,10 @@ class TranscriptionOptions:
     ] = None
     length_penalty: Annotated[
         float | None,
-        Option(
+        decoding(
             "above 1 favours long texts among beams and samples, below 1 short ones",
             "They are ranked by ``cumulative_logprob / length**length_penalty``, as in transformers and CTranslate2. "
             "openai-whisper's length_penalty is gnmt_length_penalty.",
-            group=DECODING,
             metavar="X",
             default="1, the mean log probability",
             ge=-MAX_LENGTH_PENALTY,
@@ -168,112 +148,87 @@ class TranscriptionOptions:
     ] = None
     gnmt_length_penalty: Annotated[
         float | None,
-        Option(
+        decoding(
             "rank by length as Google's NMT and openai-whisper do, with this alpha",
             "The formula is equation 14 of Wu et al. 2016, in place of length_penalty's.",
-            group=DECODING,
             metavar="A",
             ge=0,
             le=MOST_LENGTH_PENALTY,
         ),
     ] = None
     repetition_penalty: Annotated[
-        float | None,
-        Option("above 1 makes earlier tokens less likely", "See SamplingParams.", group=DECODING, metavar="X", gt=0),
+        float | None, decoding("above 1 makes earlier tokens less likely", "See SamplingParams.", metavar="X", gt=0)
     ] = None
     no_repeat_ngram_size: Annotated[
         int | None,
-        Option(
-            "let no sequence of this many tokens occur twice in a window",
-            group=DECODING,
-            metavar="N",
-            ge=0,
-            le=MAX_INTEGER,
-        ),
+        decoding("let no sequence of this many tokens occur twice in a window", metavar="N", ge=0, le=MAX_INTEGER),
     ] = None
     compression_ratio_threshold: Annotated[
-        float | None,
-        Option(
-            "a text that compresses better fails: too repetitive", "None: never.", group=DECODING, metavar="X", ge=0
-        ),
+        float | None, decoding("a text that compresses better fails: too repetitive", "None: never.", metavar="X", ge=0)
     ] = 2.4
     logprob_threshold: Annotated[
         float | None,
-        Option(
+        decoding(
             "a text with a lower mean log probability fails",
             "None: never.",
             aliases=("log_prob_threshold",),
-            group=DECODING,
             metavar="X",
         ),
     ] = -1.0
     no_speech_threshold: Annotated[
         float | None,
-        Option(
+        decoding(
             "skip a failed window whose probability of silence is above this",
             "A window is skipped if its probability of silence is above this, and the mean log probability of its "
             "text is not above logprob_threshold.",
-            group=DECODING,
             metavar="P",
             ge=0,
         ),
     ] = 0.6
     condition_on_previous_text: Annotated[
         bool,
-        Option(
+        speech(
             "prompt each window with the previous text (default); --no- helps where texts repeat themselves",
             "The previous text is not used after a window that was decoded above prompt_reset_on_temperature.",
             aliases=("condition_on_prev_tokens",),
-            group=SPEECH,
         ),
     ] = True
     prompt_reset_on_temperature: Annotated[
         float,
-        Option(
-            "drop the previous text from the prompt after a window decoded above this temperature",
-            group=DECODING,
-            metavar="T",
-            ge=0,
+        decoding(
+            "drop the previous text from the prompt after a window decoded above this temperature", metavar="T", ge=0
         ),
     ] = 0.5
     initial_prompt: Annotated[
         str | tuple[int, ...] | None,
-        Option(
+        speech(
             "text that the recording seems to follow: names, spelling, style",
             "Also token ids.",
             aliases=("prompt",),
-            group=SPEECH,
             metavar="TEXT",
             parse=prompt,
         ),
     ] = None
-    carry_initial_prompt: Annotated[
-        bool, Option("put --initial-prompt before every window, not only the first", group=SPEECH)
-    ] = False
-    prefix: Annotated[str | None, Option("text that the first window begins with", group=SPEECH, metavar="TEXT")] = None
+    carry_initial_prompt: Annotated[bool, speech("put --initial-prompt before every window, not only the first")] = (
+        False
+    )
+    prefix: Annotated[str | None, speech("text that the first window begins with", metavar="TEXT")] = None
     hotwords: Annotated[
         str | None,
-        Option(
-            "words to look out for in every window",
-            "They are a prompt before every window.",
-            group=SPEECH,
-            metavar="TEXT",
-        ),
+        speech("words to look out for in every window", "They are a prompt before every window.", metavar="TEXT"),
     ] = None
     suppress_blank: Annotated[
         bool,
-        Option(
+        decoding(
             "no window begins with a blank or with its end (default); --no- allows it",
             "For families with a token for silence.",
-            group=DECODING,
         ),
     ] = True
     suppress_tokens: Annotated[
         tuple[int, ...],
-        Option(
+        decoding(
             "token ids never to write; -1: all non-speech tokens (default); None: none",
             "Also as comma-separated text.",
-            group=DECODING,
             metavar="ID,ID,...",
             default="",
             parse=partial(token_ids, lowest=-1),
@@ -281,51 +236,42 @@ class TranscriptionOptions:
         ),
     ] = (-1,)
     suppress_numerals: Annotated[
-        bool, Option("write numbers as words: no token with a digit, a per cent sign or a currency", group=DECODING)
+        bool, decoding("write numbers as words: no token with a digit, a per cent sign or a currency")
     ] = False
     suppress_regex: Annotated[
         str | None,
-        Option(
+        decoding(
             "never write a token whose whole text, including its leading blank, matches",
             "As in whisper.cpp.",
-            group=DECODING,
             metavar="RE",
             parse=pattern,
         ),
     ] = None
-    without_timestamps: Annotated[
-        bool, Option("do not ask the model for times: a window is one segment", group=TIMES)
-    ] = False
+    without_timestamps: Annotated[bool, times("do not ask the model for times: a window is one segment")] = False
     max_initial_timestamp: Annotated[
-        float | None, Option("latest start of a window's first segment; None: anywhere", group=TIMES, metavar="S", ge=0)
+        float | None, times("latest start of a window's first segment; None: anywhere", metavar="S", ge=0)
     ] = 1.0
     max_new_tokens: Annotated[
         int | None,
-        Option(
-            "at most this many tokens for each window",
-            aliases=("max_tokens",),
-            group=DECODING,
-            metavar="N",
-            ge=1,
-            le=MAX_INTEGER,
+        decoding(
+            "at most this many tokens for each window", aliases=("max_tokens",), metavar="N", ge=1, le=MAX_INTEGER
         ),
     ] = None
-    token_logprobs: Annotated[
-        bool, Option("keep the log probability of every token, for --json and .json files", group=DECODING)
-    ] = False
-    word_timestamps: Annotated[bool, Option("find the time and the probability of every word", group=TIMES)] = False
+    token_logprobs: Annotated[bool, decoding("keep the log probability of every token, for --json and .json files")] = (
+        False
+    )
+    word_timestamps: Annotated[bool, times("find the time and the probability of every word")] = False
     prepend_punctuations: Annotated[
-        str, Option("marks that belong to the word after them", group=TIMES, metavar="MARKS", default="")
+        str, times("marks that belong to the word after them", metavar="MARKS", default="")
     ] = PREPEND_PUNCTUATIONS
     append_punctuations: Annotated[
-        str, Option("marks that belong to the word before them", group=TIMES, metavar="MARKS", default="")
+        str, times("marks that belong to the word before them", metavar="MARKS", default="")
     ] = APPEND_PUNCTUATIONS
     clip_timestamps: Annotated[
         tuple[float, ...],
-        Option(
+        recording(
             "transcribe only these stretches: start,end,start,end,... in seconds",
             'Also dicts, [{"start": 0, "end": 10}]; the last end may be left out.',
-            group=RECORDING,
             metavar="S,S,...",
             default="",
             parse=clip_times,
@@ -334,65 +280,57 @@ class TranscriptionOptions:
     ] = ()
     hallucination_silence_threshold: Annotated[
         float | None,
-        Option(
+        times(
             "skip silence longer than this around words that look made up; sets --word-timestamps",
             "No effect in batched mode.",
-            group=TIMES,
             metavar="S",
             ge=0,
         ),
     ] = None
-    multilingual: Annotated[
-        bool, Option("detect the language of each window, and cut the window where it changes", group=SPEECH)
-    ] = False
+    multilingual: Annotated[bool, speech("detect the language of each window, and cut the window where it changes")] = (
+        False
+    )
     language_detection_segments: Annotated[
         int,
-        Option(
+        speech(
             "detect the language from at most this many windows",
             "Detection stops at the first window above language_detection_threshold. If there is none, the language of "
             "most windows is used.",
-            group=SPEECH,
             metavar="N",
             ge=1,
             le=MAX_INTEGER,
         ),
     ] = 1
     language_detection_threshold: Annotated[
-        float, Option("probability at which language detection stops", group=SPEECH, metavar="P", ge=0)
+        float, speech("probability at which language detection stops", metavar="P", ge=0)
     ] = 0.5
     channel: Annotated[
         Literal["mix", "left", "right", "each"],
-        Option(
-            "left, right, or each: every channel is a speaker of one transcript",
-            group=RECORDING,
-            metavar="WHICH",
-            default="mix, of all",
+        recording(
+            "left, right, or each: every channel is a speaker of one transcript", metavar="WHICH", default="mix, of all"
         ),
     ] = "mix"
     audio_track: Annotated[
         int | str | None,
-        Option(
+        recording(
             "audio track of a video: its number, from 0, or its language, such as eng or English",
             "None: FFmpeg's choice, or the loudest track if that one is silent.",
-            group=RECORDING,
             metavar="N",
             parse=audio_track,
         ),
     ] = None
     diarize: Annotated[
         bool,
-        Option(
+        recording(
             "tell speakers apart, with an installed diarizer plugin",
             "Segments are cut where the speaker changes, between words.",
-            group=RECORDING,
         ),
     ] = False
     chunk_length: Annotated[
         float | None,
-        Option(
+        recording(
             "longest window, in seconds",
             aliases=("chunk_length_s",),
-            group=RECORDING,
             metavar="S",
             default="what the model hears, 30 for Whisper",
             ge=SHORTEST_CHUNK,
@@ -400,35 +338,32 @@ class TranscriptionOptions:
     ] = None
     encoder_context: Annotated[
         str | float | None,
-        Option(
+        recording(
             "encode S seconds of silence after a window's sound, not the whole window; auto: as `transept calibrate` "
             "found",
             "For models whose encoder reads windows of one length. A window whose text is in doubt is encoded and "
             "decoded again as a whole.",
-            group=RECORDING,
             metavar="S",
             parse=encoder_context,
         ),
     ] = None
     mode: Annotated[
         Literal["auto", "sequential", "batched"],
-        Option(
+        recording(
             "auto (default), sequential: openai-whisper's algorithm, or batched: windows side by side, the fastest",
             "auto leaves out long silence, hears missed speech again, and decodes passages of one to two minutes side "
             "by side, window after window. batched leaves out all silence and cuts windows in pauses; a window's text "
             "is the next one's prompt only within chains of up to four windows, and segments are sentences.",
-            group=RECORDING,
             metavar="MODE",
             default="",
         ),
     ] = "auto"
-    batched: Annotated[bool, Option("the same as --mode batched", group=RECORDING)] = False
+    batched: Annotated[bool, recording("the same as --mode batched")] = False
     batch_size: Annotated[
         int | None,
-        Option(
+        recording(
             "at most this many windows are decoded at a time, over all files",
             "For batched and auto mode. In Python it counts the windows of one recording; max_num_seqs bounds all.",
-            group=RECORDING,
             metavar="N",
             default="16 of a file",
             ge=1,
@@ -437,26 +372,21 @@ class TranscriptionOptions:
     ] = None
     vad: Annotated[
         bool,
-        Option(
-            "leave out silence first in sequential mode (the other modes always do)",
-            aliases=("vad_filter",),
-            group=RECORDING,
-        ),
+        recording("leave out silence first in sequential mode (the other modes always do)", aliases=("vad_filter",)),
     ] = False
     vad_options: Annotated[
         VadOptions,
-        Option(
+        recording(
             "what counts as silence: threshold=0.4,speech_pad_ms=200",
             "VadOptions, or a dict of them. As text ``name=value,...`` or JSON.",
             aliases=("vad_parameters",),
-            group=RECORDING,
             metavar="NAME=VALUE,...",
             default="",
             parse=partial(made_of, VadOptions),
             also="str",
         ),
     ] = DEFAULT_VAD_OPTIONS
-    seed: Annotated[int, Option("seed of the samples", group=DECODING, metavar="N", ge=0, le=MAX_SEED)] = 0
+    seed: Annotated[int, decoding("seed of the samples", metavar="N", ge=0, le=MAX_SEED)] = 0
 
     @classmethod
     def names(cls) -> list[str]:
@@ -466,9 +396,7 @@ class TranscriptionOptions:
     @property
     def temperatures(self) -> tuple[float, ...]:
         """The temperatures in the order in which they are tried."""
-        given = self.temperature if isinstance(self.temperature, tuple) else (self.temperature,)
-        increment = self.temperature_increment_on_fallback
-        return given if increment is None else rising_temperatures(given[0], increment)
+        return self.temperature if isinstance(self.temperature, tuple) else (self.temperature,)
 
     @property
     def num_beams(self) -> int:
@@ -500,13 +428,6 @@ class TranscriptionOptions:
         freeze(self, "batched", self.mode == BATCHED)
 
     def _check_contradictions(self) -> None:
-        several = isinstance(self.temperature, tuple) and len(self.temperature) > 1
-        if several and self.temperature != FALLBACK_TEMPERATURES and self.temperature_increment_on_fallback is not None:
-            raise refusal(
-                self,
-                "{temperature=} says which temperatures follow the first, and so does "
-                "{temperature_increment_on_fallback=}; give one temperature, or leave the increment out",
-            )
         if self.batched and self.mode == SEQUENTIAL:
             raise refusal(self, "{batched=} means the mode batched; leave it out for {mode=}")
         if self.vad_options != DEFAULT_VAD_OPTIONS and self.mode == SEQUENTIAL and not self.vad:

@@ -11,7 +11,7 @@ from tqdm import tqdm
 class AudioProgress(tqdm):  # type: ignore[type-arg]
     """A bar on stderr that counts seconds of audio, of all recordings that have been opened.
 
-    show: None shows it where stderr is a terminal.
+    show: None shows it if stderr is a terminal.
     """
 
     FORMAT = "{percentage:3.0f}%|{bar}| {minutes:.1f}/{total_minutes:.1f} min, {speed:.1f} times real time [{elapsed}]"
@@ -22,19 +22,19 @@ class AudioProgress(tqdm):  # type: ignore[type-arg]
 
     @property
     def format_dict(self) -> dict[str, Any]:
-        """What the bar's format may name."""
+        """Values for the placeholders of the bar's format."""
         known = super().format_dict
         seconds, total = known["n"] or 0.0, known["total"] or 0.0
         speed = seconds / known["elapsed"] if known["elapsed"] else 0.0
         return {**known, "minutes": seconds / 60, "total_minutes": total / 60, "speed": speed}
 
     def opened(self, duration: float) -> None:
-        """A recording of so many seconds is to be done."""
+        """Add a recording of `duration` seconds to the total."""
         if not self.disable:
             self.total = (self.total or 0.0) + duration
             self.refresh()
 
     def reached(self, index: int, seconds: float) -> None:
-        """A recording is done up to here; seconds from its beginning."""
+        """Record a recording's progress; seconds from its start."""
         self.update(max(0.0, seconds - self.done.get(index, 0.0)))
         self.done[index] = max(seconds, self.done.get(index, 0.0))

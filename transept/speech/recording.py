@@ -18,19 +18,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
+import numpy as np
+
 from transept.core.jobs.job import Offload
 from transept.core.request.limits import Limits
+from transept.errors import ParameterError
+from transept.multimodal.sounds import SILENT_PEAK
 from transept.multimodal.waveforms import NO_SAMPLES, is_array
 from transept.speech.algorithms import batched, sequential
-from transept.speech.algorithms.coverage import Heard
-from transept.speech.algorithms.language import Language, recording_language
+from transept.speech.algorithms.language import recording_language
 from transept.speech.algorithms.passages import decode_passages, spoken_passages
+from transept.speech.algorithms.second_hearing import Heard
 from transept.speech.algorithms.silence import SpokenWindow, num_kept, speech_only, spoken_windows
 from transept.speech.algorithms.source import Source
-from transept.speech.emptiness import has_sound, why_empty, with_tracks
-from transept.speech.events import Opened
 from transept.speech.options import AUTO, BATCHED, SEQUENTIAL, TranscriptionOptions
-from transept.speech.segments import Segment
+from transept.speech.segments import Opened, Segment
 from transept.speech.speech_model import SpeechModel
 from transept.speech.timing.timeline import Timeline
 from transept.speech.transcript import Transcript, TranscriptionInfo
@@ -45,75 +47,63 @@ if TYPE_CHECKING:
 # path, contents, open file, samples at 16 kHz (an array or a tensor), (waveform, rate)
 AudioInput: TypeAlias = "str | Path | bytes | BinaryIO | npt.NDArray[Any] | Tensor | tuple[Any, int]"
 
+# The sound that tells the language, the number of samples to decode, and the job that decodes them in that language.
+Prepared: TypeAlias = tuple[Source, int, Callable[[Source], Generator[Any, Any, Heard]]]
+Prepare: TypeAlias = Callable[[SpeechModel, "Waveform", TranscriptionOptions], Generator[Any, Any, Prepared]]
+
+SEARCHED_SAMPLES = 1 << 20  # at a time; most recordings have sound in the first block
+
 
 def transcribe(
-    model: SpeechModel, audio: AudioInput, limits: Limits, options: TranscriptionOptions
+    model: SpeechModel,
+    audio: AudioInput,
+    limits: Limits,
+    options: TranscriptionOptions,
+    prepare: Prepare | None = None,
 ) -> Generator[Any, Any, Transcript]:
     """A job: one recording. Its events are one Opened, one TranscriptionInfo, then a Found for each window.
 
-    Raises MediaError for audio that cannot be read or is beyond the limits, ParameterError for a sample rate
-    at which batched mode cannot find silence.
+    prepare: see `transcribe_waveform`. Raises MediaError for audio that cannot be read or is beyond the limits,
+    ParameterError for a sample rate at which batched mode cannot find silence.
     """
     if has_no_samples(audio):
-        return (yield from transcribe_waveform(model, NO_SAMPLES, options))
+        return (yield from transcribe_waveform(model, NO_SAMPLES, options, prepare=prepare))
     rate = model.spec.sample_rate
     loaded = yield Offload(partial(limits.load_recording, audio, rate, options.channel, options.audio_track))
     # Passed without a local name, which would keep the waveform in memory.
-    transcript = yield from transcribe_waveform(model, loaded.waveforms.pop(), options, loaded.warnings)
-    reason = with_tracks(transcript.reason, loaded.other_tracks)
-    return dataclasses.replace(transcript, reason=reason)
+    transcript = yield from transcribe_waveform(model, loaded.waveforms.pop(), options, loaded.warnings, prepare)
+    return dataclasses.replace(transcript, reason=with_tracks(transcript.reason, loaded.other_tracks))
 
 
 def transcribe_waveform(
-    model: SpeechModel, waveform: Waveform, options: TranscriptionOptions, warnings: Sequence[str] = ()
+    model: SpeechModel,
+    waveform: Waveform,
+    options: TranscriptionOptions,
+    warnings: Sequence[str] = (),
+    prepare: Prepare | None = None,
 ) -> Generator[Any, Any, Transcript]:
-    """Transcribe a recording that has been read; see `transcribe`.
+    """A job: a recording that has been read; see `transcribe`.
 
-    waveform: float32 [num_samples], at the model's rate. warnings: see TranscriptionInfo.
+    waveform: float32 [num_samples], at the model's rate. warnings: see TranscriptionInfo. prepare: makes the job that
+    prepares the sound for decoding; None: the one of the mode.
     """
     rate = model.spec.sample_rate
     duration = len(waveform) / rate
     yield Opened(duration)
-    sounds = yield Offload(partial(has_sound, waveform))
+    is_silent = not (yield Offload(partial(_has_sound, waveform)))
     if options.suppress_numerals or options.suppress_regex is not None:
         yield Offload(partial(model.tokenizer.suppressed_tokens, options))  # looks through all tokens, once
-    source, num_samples, decode = yield from MODES[_mode(model, duration, options)](model, waveform, options)
-    del waveform  # of which a mode keeps what it needs
+    prepare = prepare or PREPARE[_mode(model, duration, options)]
+    source, num_samples, decode = yield from prepare(model, waveform, options)
+    del waveform  # `decode` keeps what it needs
     language = yield from recording_language(source)
-    info = _info(language, duration, num_samples / rate, options, warnings)
+    ranked = dict(sorted(language.probabilities.items(), key=lambda each: -each[1]))
+    kept = num_samples / rate
+    info = TranscriptionInfo(language.code, language.probability, ranked, duration, kept, options, list(warnings))
     yield info
     heard = yield from decode(dataclasses.replace(source, language=language.code))
-    kept = info.duration_after_vad
-    why = why_empty(options, duration=duration, kept=kept, sounds=sounds, num_dropped=heard.num_dropped)
-    return Transcript.of(info, text_of(model, heard.segments), heard.segments, heard.missed_speech, why)
-
-
-# The sound that tells the language, the number of samples to decode, and the job that decodes them in that language.
-Prepared: TypeAlias = tuple[Source, int, Callable[[Source], Generator[Any, Any, Heard]]]
-
-
-def _auto(model: SpeechModel, waveform: Waveform, options: TranscriptionOptions) -> Generator[Any, Any, Prepared]:
-    parts = yield Offload(partial(spoken_passages, model, waveform, options))
-    features = yield Offload(partial(model.features, parts[0].sound() if parts else NO_SAMPLES))
-    return Source(model, options, features), num_kept(parts), partial(decode_passages, passages=parts)
-
-
-def _batched(model: SpeechModel, waveform: Waveform, options: TranscriptionOptions) -> Generator[Any, Any, Prepared]:
-    parts = yield Offload(partial(spoken_windows, model, waveform, options))
-    features = _features(model, parts[: options.language_detection_segments], options)
-    return Source(model, options, features), num_kept(parts), partial(batched.decode_windows, windows=parts)
-
-
-def _sequential(model: SpeechModel, waveform: Waveform, options: TranscriptionOptions) -> Generator[Any, Any, Prepared]:
-    timeline = Timeline([], model.spec.sample_rate)
-    if options.vad:
-        waveform, timeline = yield Offload(partial(speech_only, waveform, timeline.rate, options))
-        options = dataclasses.replace(options, clip_timestamps=())  # only those stretches are left
-    source = Source(model, options, (yield Offload(partial(model.features, waveform))), waveform)
-    return source, len(waveform), partial(sequential.transcribe, timeline=timeline)
-
-
-MODES = {AUTO: _auto, BATCHED: _batched, SEQUENTIAL: _sequential}
+    reason = _why_empty(info, heard.num_dropped, is_silent=is_silent)
+    return Transcript.of(info, text_of(model, heard.segments), heard.segments, heard.missed_speech, reason)
 
 
 def _mode(model: SpeechModel, duration: float, options: TranscriptionOptions) -> str:
@@ -131,35 +121,101 @@ def _mode(model: SpeechModel, duration: float, options: TranscriptionOptions) ->
     return BATCHED if duration * model.fps > model.chunk_frames(options) else SEQUENTIAL
 
 
+def _prepare_auto(
+    model: SpeechModel, waveform: Waveform, options: TranscriptionOptions
+) -> Generator[Any, Any, Prepared]:
+    parts = yield Offload(partial(spoken_passages, model, waveform, options))
+    features = yield Offload(partial(model.features, parts[0].sound() if parts else NO_SAMPLES))
+    return Source(model, options, features), num_kept(parts), partial(decode_passages, passages=parts)
+
+
+def prepare_batched(
+    model: SpeechModel,
+    waveform: Waveform,
+    options: TranscriptionOptions,
+    find_windows: Callable[[SpeechModel, Waveform, TranscriptionOptions], list[SpokenWindow]] = spoken_windows,
+) -> Generator[Any, Any, Prepared]:
+    """A job: prepare the windows of batched mode.
+
+    Raises ParameterError for a family that takes sound at another rate than 16 kHz.
+    """
+    import torch
+
+    if model.spec.sample_rate != SAMPLE_RATE:
+        raise ParameterError(
+            f"voice activity is found at {SAMPLE_RATE} Hz, and this model takes {model.spec.sample_rate} Hz; "
+            "leave {batched} False",
+            param="batched",
+            value=True,
+        )
+    parts = yield Offload(partial(find_windows, model, waveform, options))
+    chunk = model.chunk_frames(options)  # windows tell the language at full length, side by side in the features
+    heard = [model.window_features(part.sound()) for part in parts[: options.language_detection_segments]]
+    full = [torch.nn.functional.pad(features, (0, chunk - features.shape[1])) for features in heard]
+    features = torch.cat(full, dim=1) if full else model.features(NO_SAMPLES)
+    return Source(model, options, features), num_kept(parts), partial(batched.decode_windows, windows=parts)
+
+
+def _prepare_sequential(
+    model: SpeechModel, waveform: Waveform, options: TranscriptionOptions
+) -> Generator[Any, Any, Prepared]:
+    timeline = Timeline([], model.spec.sample_rate)
+    if options.vad:
+        waveform, timeline = yield Offload(partial(speech_only, waveform, timeline.rate, options))
+        options = dataclasses.replace(options, clip_timestamps=())  # only those stretches are left
+    source = Source(model, options, (yield Offload(partial(model.features, waveform))), waveform)
+    return source, len(waveform), partial(sequential.transcribe, timeline=timeline)
+
+
+PREPARE: dict[str, Prepare] = {AUTO: _prepare_auto, BATCHED: prepare_batched, SEQUENTIAL: _prepare_sequential}
+
+
 def text_of(model: SpeechModel, segments: Sequence[Segment]) -> str:
     """Return the text of all segments, without leading or trailing blanks."""
     return model.tokenizer.decode([token for segment in segments for token in segment.tokens]).strip()
-
-
-def _info(
-    language: Language,
-    duration: float,
-    duration_after_vad: float,
-    options: TranscriptionOptions,
-    warnings: Sequence[str],
-) -> TranscriptionInfo:
-    ranked = dict(sorted(language.probabilities.items(), key=lambda each: -each[1]))
-    detected = (language.code, language.probability, ranked)
-    return TranscriptionInfo(*detected, duration, duration_after_vad, options, list(warnings))
-
-
-def _features(model: SpeechModel, windows: Sequence[SpokenWindow], options: TranscriptionOptions) -> Tensor:
-    """Return the features of windows, [channels, frames], each padded to a full window, one after the other."""
-    chunk = model.chunk_frames(options)
-    import torch
-
-    if not windows:
-        return model.features(NO_SAMPLES)
-    each = [model.window_features(window.sound()) for window in windows]
-    return torch.cat([torch.nn.functional.pad(one, (0, chunk - one.shape[1])) for one in each], dim=1)
 
 
 def has_no_samples(audio: AudioInput) -> bool:
     """True if audio is an empty waveform, which has an empty transcript; a file without samples is an error."""
     waveform = audio[0] if isinstance(audio, tuple) and len(audio) == 2 else audio if is_array(audio) else None
     return 0 in getattr(waveform, "shape", ()) or (isinstance(waveform, list) and not waveform)
+
+
+def _has_sound(waveform: Waveform) -> bool:
+    """True if any sample is above SILENT_PEAK. waveform: float32 [num_samples]."""
+    pieces = (waveform[at : at + SEARCHED_SAMPLES] for at in range(0, len(waveform), SEARCHED_SAMPLES))
+    return any(np.abs(piece).max() > SILENT_PEAK for piece in pieces)
+
+
+def _why_empty(info: TranscriptionInfo, num_dropped: int, *, is_silent: bool) -> str:
+    """Return why a transcript is empty, as one sentence without a full stop: the text alone does not show it.
+
+    num_dropped: windows whose text a threshold dropped.
+    """
+    options = info.options
+    if not info.duration:
+        return "the recording has no samples"
+    if is_silent:
+        decibels = round(20 * np.log10(SILENT_PEAK))
+        return f"the recording is silent: nothing in it is louder than {decibels} dB of full scale"
+    if options.clip_timestamps and not any(
+        end > begin for begin, end in options.clips(round(info.duration * 1000), 1000)
+    ):
+        return "clip_timestamps select nothing of the recording"
+    if not info.duration_after_vad:
+        threshold = options.vad_options.threshold
+        return f"voice activity detection found no speech, at a threshold of {threshold:g}"
+    if num_dropped:
+        windows = "1 window" if num_dropped == 1 else f"{num_dropped} windows"
+        names = ["no_speech_threshold"]
+        names += [] if options.hallucination_silence_threshold is None else ["hallucination_silence_threshold"]
+        return f"{' and '.join(names)} dropped the text of {windows}"
+    return "the model found no words in the recording"
+
+
+def with_tracks(reason: str | None, others: Sequence[str]) -> str | None:
+    """Return the reason with the names of the recording's other audio tracks, one of which may have the speech."""
+    if reason is None or not others:
+        return reason
+    what = "another audio track" if len(others) == 1 else "other audio tracks"
+    return f"{reason}; the recording has {what}, which audio_track selects: {', '.join(others)}"

@@ -1,17 +1,17 @@
-"""Segments of a recording and their words."""
+"""Segments of a recording, their words, and the events of a transcription's job."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 
 @dataclass(frozen=True)
 class Word:
-    """One word with the blank before it and the punctuation around it.
+    """A word, with the blank before it and the punctuation around it.
 
-    start, end: seconds from the recording's beginning. probability: mean of its tokens'.
+    start, end: seconds from the start of the recording. probability: mean over its tokens.
     """
 
     start: float
@@ -22,19 +22,18 @@ class Word:
 
 @dataclass(frozen=True)
 class Segment:
-    """One stretch of the recording, as the model's timestamps cut it.
+    """A stretch of the recording, cut at the model's timestamps.
 
     id: its position among the recording's segments. seek: frame (10 ms) at which its window begins.
-    start, end: seconds from the recording's beginning.
-    text, tokens: what is said; the tokens include the timestamps. Both are empty where the model gave a stretch no text
-        or no length.
+    start, end: seconds from the start of the recording.
+    text, tokens: the tokens include the timestamps. Both are empty if the model gave a stretch no text or no length.
     temperature, avg_logprob, compression_ratio, no_speech_prob: of the decoding of its window. avg_logprob is the mean
-        over the tokens and the end of the text, compression_ratio what zlib makes of the text,
-        no_speech_prob the probability that nobody speaks.
-    words: with word_timestamps. token_logprobs: with that option, the log probability of each of the tokens; 0 for
-        those of a prefix, which are given. language: the code, where each window's language is detected (multilingual)
-        or the channels of a recording differ in it. speaker: the channel (channel="each") or the diarizer's name for
-        who speaks; None where speakers are not told apart, or nobody was found to speak.
+        over the tokens and the end of text, compression_ratio the one of zlib on the text, no_speech_prob the
+        probability of silence.
+    words: with word_timestamps. token_logprobs: with that option, the log probability of each token; 0 for the tokens
+        of a prefix. language: the code, if each window's language is detected (multilingual) or the languages of the
+        channels differ. speaker: the channel (channel="each"), or the diarizer's name for the speaker; None without
+        these options, or if no speaker was found.
     """
 
     id: int
@@ -54,13 +53,13 @@ class Segment:
 
     @property
     def attribution(self) -> str:
-        """What stands before the text where it is read: ``"left: "``; empty without a speaker."""
+        """The speaker as a prefix of the text, such as ``"left: "``; empty without a speaker."""
         return "" if self.speaker is None else f"{self.speaker}: "
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain dicts and lists under openai-whisper's names; without what there is not of the last four fields.
+        """Return plain dicts and lists under openai-whisper's names; the last four fields are left out if None.
 
-        Where nothing is said there are no words either, which it says of such segments alone.
+        A segment without text has an empty list of words, as in openai-whisper.
         """
         fields: dict[str, Any] = {
             name: list(value) if isinstance(value, list) else value for name, value in vars(self).items()
@@ -76,5 +75,23 @@ class Segment:
 
 
 def has_speakers(segments: Iterable[Segment]) -> bool:
-    """Whether it is known of any of them who speaks."""
+    """True if any segment has a speaker."""
     return any(segment.speaker is not None for segment in segments)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An event: the recording could be read. duration: seconds."""
+
+    duration: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """An event: new segments, in order of time.
+
+    progress_seconds: progress of the whole job; no later segment begins before it.
+    """
+
+    segments: Sequence[Segment] = ()
+    progress_seconds: float = 0.0

@@ -1,6 +1,6 @@
-"""SegmentStream: the segments of one recording as they become certain, and what is known before the first of them.
+"""SegmentStream: the segments of one recording, each as soon as it is certain, and its info.
 
-`Transcriber.stream` returns one; the events are those of the recording's job (`transept.speech.recording`). Streams for
+`Transcriber.stream` returns one, over the events of the recording's job (`transept.speech.recording`). Streams for
 asyncio (`transept.serving.async_stream`) sort the same events with `StreamedEvents`.
 """
 
@@ -14,21 +14,20 @@ from typing import Any
 
 from transept.errors import TranseptError
 from transept.lifetime import Closable
-from transept.speech.events import Found
-from transept.speech.segments import Segment
+from transept.speech.segments import Found, Segment
 from transept.speech.transcript import TranscriptionInfo
 
 
 class StreamedEvents:
-    """What the events of a job have brought: info, and the segments that nobody has had yet, numbered from 0."""
+    """The info from the events of a job, and the segments that have not been read yet, numbered from 0."""
 
     def __init__(self) -> None:
         self.info: TranscriptionInfo | None = None
         self.segments: deque[Segment] = deque()
-        self._numbers = count()  # windows of batched mode do not know how many segments came before
+        self._numbers = count()  # windows of batched mode cannot number their segments
 
     def take(self, event: Any) -> None:
-        """Take in the next event."""
+        """Add the next event."""
         if isinstance(event, TranscriptionInfo):
             self.info = event
         elif isinstance(event, Found):
@@ -36,14 +35,14 @@ class StreamedEvents:
 
 
 def nothing_known() -> TranseptError:
-    """The error of a stream that was closed too early to be asked for its info."""
-    return TranseptError("the stream was closed before its info was known; ask for that first")
+    """Return the error of a stream that was closed before its info was known."""
+    return TranseptError("the stream was closed before its info was known; read info first")
 
 
 class SegmentStream(Closable, Iterator[Segment]):
-    """An iterator over segments. Nothing is done before the first of them, or `info`, is asked for.
+    """An iterator over segments. Work starts when the first segment, or `info`, is read.
 
-    Closing it, as a ``with`` block does at its end, leaves the rest undone. It belongs to one thread at a time.
+    Closing it, as a ``with`` block does at its end, cancels the rest. Only one thread at a time may use it.
     """
 
     def __init__(self, events: Generator[tuple[int, Any], None, None]) -> None:
@@ -53,9 +52,9 @@ class SegmentStream(Closable, Iterator[Segment]):
 
     @property
     def info(self) -> TranscriptionInfo:
-        """The language, the duration and what else is known before the first segment: waits until it is.
+        """The language, the duration and the other fields known before the first segment. Waits for them.
 
-        Raises MediaError for audio that cannot be read, and TranseptError for a stream that was closed too early.
+        Raises MediaError for audio that cannot be read, and TranseptError if the stream was closed before.
         """
         while self._had.info is None:
             if not self._advance():
@@ -69,12 +68,12 @@ class SegmentStream(Closable, Iterator[Segment]):
         return self._had.segments.popleft()
 
     def close(self) -> None:
-        """Leave the rest undone; nothing of it stays in the engine. No segment comes after it."""
+        """Cancel the rest, and remove it from the engine. The iterator ends."""
         self._had.segments.clear()
         self._events.close()
 
     def _advance(self) -> bool:
-        """Take in the next event. Returns whether there was one; raises the error that a recording ended with."""
+        """Read the next event. Returns False if there is none; raises the error that a recording ended with."""
         event = next(self._events, (0, None))[1]
         if isinstance(event, TranseptError):
             self._failure = event

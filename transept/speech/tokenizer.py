@@ -1,4 +1,4 @@
-"""SpeechTokenizer: a family's tokens as transcription reads and writes them: text, control tokens and timestamps."""
+"""SpeechTokenizer: text, control tokens and timestamps of a family, for transcription."""
 
 from __future__ import annotations
 
@@ -38,27 +38,24 @@ class SpeechTokenizer:
         self.text_tokens: Collection[int] = self.text_range
         if self.control.added_text:
             self.text_tokens = dict.fromkeys((*self.text_range, *self.control.added_text)).keys()
-        self.timestamps = self._timestamps()
+        self.timestamps = range(0)
+        first, last, spec = self.control.first_timestamp, self.control.last_timestamp, family.speech
+        if first is not None:
+            assert spec is not None  # SpeechModel looked
+            if last is None:
+                window = call_declared(family, "speech.window_seconds", view)
+                last = first + round(window / spec.seconds_per_timestamp)
+            self.timestamps = range(first, last + 1)
 
     @property
     def text_range(self) -> range:
         """Return the ids of text tokens without those that were added outside of their range."""
         return range(self.control.end_of_text) if self.control.text is None else self.control.text
 
-    def _timestamps(self) -> range:
-        first, last, spec = self.control.first_timestamp, self.control.last_timestamp, self.family.speech
-        if first is None:
-            return range(0)
-        if last is None:
-            assert spec is not None  # SpeechModel looked
-            window = call_declared(self.family, "speech.window_seconds", self.view)
-            last = first + round(window / spec.seconds_per_timestamp)
-        return range(first, last + 1)
-
     def opening_tokens(self, language: str | None, task: str, *, timestamps: bool, **target: str | None) -> list[int]:
-        """The control tokens that open a transcript; timestamps: in families that have such.
+        """Return the control tokens that open a transcript. timestamps: no effect in families without timestamps.
 
-        target: target_language, of families that have several.
+        target: target_language, for families that have several.
         """
         timestamps = timestamps and self.control.first_timestamp is not None
         asked = {"language": language, "task": task, "timestamps": timestamps, **target}
@@ -66,28 +63,28 @@ class SpeechTokenizer:
         return opening
 
     def encode(self, text: str) -> list[int]:
-        """The text's tokens, without special ones around it."""
+        """Return a text's tokens, without special tokens around them."""
         return list(self.tokenizer(text, add_special_tokens=False).input_ids)
 
     def encode_prompt(self, prompt: str | Sequence[int]) -> list[int]:
-        """Tokens of text that stands beside a transcript, as it would be written there: after a blank."""
+        """Return the tokens of a prompt; its text gets a leading blank, like text within a transcript."""
         if not isinstance(prompt, str):
             return list(prompt)
         return self.encode(prompt.strip() if self._opening_word else f" {prompt.strip()}")
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of tokens, with the blank before its first word; timestamps and other control tokens have none."""
+        """Return the text of tokens, with the blank before its first word, without timestamps and control tokens."""
         text = [token for token in tokens if token in self.text_tokens]
         return self._decoded([*self._opening_word, *text])[len(self._decoded(self._opening_word)) :]
 
     def is_timestamp(self, token: int) -> bool:
-        """True if a token is a timestamp."""
+        """Return True for a timestamp."""
         return token in self.timestamps
 
     def suppressed_tokens(self, options: TranscriptionOptions) -> tuple[int, ...]:
-        """The tokens that never come, control tokens of prompts among them unless suppress_tokens names none at all.
+        """Return the suppressed tokens; they include control tokens of prompts, unless suppress_tokens is empty.
 
-        Raises ParameterError for a suppress_regex that takes longer than MOST_REGEX_SECONDS, or leaves nothing to say.
+        Raises ParameterError for a suppress_regex that takes more than MOST_REGEX_SECONDS, or matches all words.
         """
         tokens: set[int] = set()
         if options.suppress_tokens:
@@ -102,9 +99,9 @@ class SpeechTokenizer:
 
     @cached_property
     def blank_tokens(self) -> tuple[int, ...]:
-        """The tokens with which a transcript is blank: a blank, and the end of the text.
+        """The tokens that make a transcript blank: a blank, and the end of text.
 
-        None for a family without a token for silence, which has no other way to say that nobody speaks.
+        Empty for a family without a token for silence, because a blank text is its only sign of silence.
         """
         return () if self.control.no_speech is None else (*self.encode(" "), self.control.end_of_text)
 
@@ -130,7 +127,9 @@ class SpeechTokenizer:
             import regex
 
             compiled, texts, matching = regex.compile(pattern), self._texts, set()
-            end = time.thread_time() + MOST_REGEX_SECONDS  # other programs take none of it; timeouts of regex are alike
+            end = (
+                time.thread_time() + MOST_REGEX_SECONDS
+            )  # processor time, without that of other programs, like the timeouts of regex
             try:
                 for token, text in zip(self.text_tokens, texts, strict=True):
                     if compiled.fullmatch(text, timeout=max(end - time.thread_time(), SHORTEST_TIMEOUT)):
@@ -138,7 +137,7 @@ class SpeechTokenizer:
             except TimeoutError:
                 raise ParameterError(
                     f"{{suppress_regex}} takes more than {MOST_REGEX_SECONDS:g} s of processor time to match; "
-                    f"repeat nothing that repeats: {shown(pattern)}",
+                    f"avoid nested repetition: {shown(pattern)}",
                     param="suppress_regex",
                     value=pattern,
                 ) from None
@@ -153,7 +152,7 @@ class SpeechTokenizer:
 
     @cached_property
     def _opening_word(self) -> list[int]:
-        """A word to decode before any other, where the tokenizer gives the first word of a text its blank by itself."""
+        """A word to decode before any other text, if the tokenizer drops the blank before a text's first word."""
         word = self.encode("a")
         return [] if self._decoded([*word, *word]) == 2 * self._decoded(word) else word
 

@@ -1,21 +1,32 @@
-"""Results of a transcription: TranscriptionInfo before the first segment, and the Transcript at the end."""
+"""Results of a transcription: TranscriptionInfo before the first segment, and the Transcript at the end.
+
+`Transcript.from_dict` reads a transcript from plain dicts, with checks of every field: the inverse of `to_dict`. The
+server calls it for transcripts that clients send. Segments may also be those of OpenAI's verbose JSON, or of the
+server's events.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Unpack
 
+from transept.errors import ParameterError, shown
+from transept.option_names import finite
+from transept.options import LONE_SURROGATE
 from transept.speech.options import TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.output.writers import format_transcript, write_transcript
-from transept.speech.segments import Segment
-from transept.speech.transcript_fields import Fields, numbers_in, segments_in, stretches_in, texts_in
+from transept.speech.segments import Segment, Word
 
 if TYPE_CHECKING:
     from transept.speech.option_types import SubtitleKeywords
+
+MAX_SECONDS = 1e9  # of a time: 31 years, so that its milliseconds are exact
+TEXT = "text without half a surrogate pair"  # half a pair cannot be encoded in a file
 
 
 class DetectedLanguage(NamedTuple):
@@ -94,8 +105,8 @@ class Transcript:
         are ignored. options are the defaults, since the dict has none.
         Raises ParameterError, whose param names the field at fault, such as ``"segments[3].start"``.
         """
-        fields = Fields(given)
-        segments = segments_in(fields)
+        fields = _Fields(given)
+        segments = [_segment(each, index) for index, each in enumerate(fields.objects("segments"))]
         duration = fields.seconds("duration", max((segment.end for segment in segments), default=0.0))
         spoken = "language" if fields.raw("spoken_language") is None else "spoken_language"  # beside a translation's
         probability = fields.raw("language_probability")
@@ -103,13 +114,16 @@ class Transcript:
             text=fields.text("text", "".join(segment.text for segment in segments).strip()),
             language=fields.text(spoken, ""),
             language_probability=None if probability is None else fields.number("language_probability", 0.0),
-            language_probabilities=numbers_in(fields, "language_probabilities"),
+            language_probabilities=fields.numbers("language_probabilities"),
             duration=duration,
             duration_after_vad=fields.seconds("duration_after_vad", duration),
             segments=segments,
             options=TranscriptionOptions(),
-            missed_speech=stretches_in(fields, "missed_speech"),
-            warnings=texts_in(fields, "warnings"),
+            missed_speech=[
+                (float(begin), float(end))
+                for begin, end in fields.items("missed_speech", _is_stretch, "a list of two times")
+            ],
+            warnings=fields.items("warnings", _is_text, TEXT),
             reason=fields.text("reason", "") or None,
         )
 
@@ -159,3 +173,127 @@ class Transcript:
         cannot be written.
         """
         write_transcript(file, format, self.segments, self.language, SubtitleLayout(**layout))
+
+
+class _Fields:
+    """A dict whose fields are read with a check of their types. A field that is None counts as missing.
+
+    place: where the dict stands, such as ``"segments[3]"``; empty for the outermost. Every method raises ParameterError
+    for a wrong value, and for a missing one without a default.
+    """
+
+    def __init__(self, given: Any, place: str = "") -> None:
+        if not isinstance(given, Mapping):
+            raise _wrong(place or "transcript", "an object", given)
+        self._given, self._place = given, place
+
+    def raw(self, name: str) -> Any:
+        """Return a field as it is; None if it is missing."""
+        return self._given.get(name)
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """Return a text."""
+        value: str = self._checked(name, default, _is_text, TEXT)
+        return value
+
+    def seconds(self, name: str, default: float | None = None) -> float:
+        """Return a time."""
+        return float(self._checked(name, default, _is_time, f"a number of seconds from 0 to {MAX_SECONDS:.0f}"))
+
+    def number(self, name: str, default: float) -> float:
+        """Return a finite number."""
+        return float(self._checked(name, default, _is_number, "a number"))
+
+    def integer(self, name: str, default: int) -> int:
+        """Return an integer of at least 0."""
+        value: int = self._checked(name, default, _is_index, "an integer of at least 0")
+        return value
+
+    def objects(self, name: str, default: list[Any] | None = None) -> list[_Fields]:
+        """Return a list of dicts."""
+        place = self._at(name)
+        return [_Fields(each, f"{place}[{index}]") for index, each in enumerate(self._list(name, default))]
+
+    def numbers(self, name: str) -> dict[str, float]:
+        """Return an object of numbers, empty if missing."""
+        given = _Fields(self.raw(name) or {}, name)
+        return {each: given.number(each, 0.0) for each in given._given}
+
+    def items(self, name: str, is_right: Callable[[Any], bool], wanted: str) -> list[Any]:
+        """Return a list, empty if missing, all of whose entries pass `is_right`. wanted: describes such an entry."""
+        items = self._list(name, [])
+        for index, each in enumerate(items):
+            if not is_right(each):
+                raise _wrong(f"{self._at(name)}[{index}]", wanted, each)
+        return items
+
+    def _list(self, name: str, default: list[Any] | None) -> list[Any]:
+        value: list[Any] = self._checked(name, default, lambda each: isinstance(each, list), "a list")
+        return value
+
+    def _checked(self, name: str, default: Any, is_right: Callable[[Any], bool], wanted: str) -> Any:
+        value = self._given.get(name)
+        if value is None:
+            value = default
+        if value is None:
+            raise ParameterError(f"{{{self._at(name)}}} is missing", param=self._at(name))
+        if not is_right(value):
+            raise _wrong(self._at(name), wanted, value)
+        return value
+
+    def _at(self, name: str) -> str:
+        return f"{self._place}.{name}" if self._place else name
+
+
+def _segment(fields: _Fields, index: int) -> Segment:
+    """Return a segment. index: its id if the dict has none, or has that of an event (``"seg_3"``)."""
+    has_words, has_logprobs = (fields.raw(name) is not None for name in ("words", "token_logprobs"))
+    return Segment(
+        id=index if isinstance(fields.raw("id"), str) else fields.integer("id", index),
+        seek=fields.integer("seek", 0),
+        start=fields.seconds("start"),
+        end=fields.seconds("end"),
+        text=fields.text("text"),
+        tokens=fields.items("tokens", _is_index, "an integer of at least 0"),
+        temperature=fields.number("temperature", 0.0),
+        avg_logprob=fields.number("avg_logprob", 0.0),
+        compression_ratio=fields.number("compression_ratio", 0.0),
+        no_speech_prob=fields.number("no_speech_prob", 0.0),
+        words=[_word(each) for each in fields.objects("words")] if has_words else None,
+        token_logprobs=fields.items("token_logprobs", _is_number, "a number") if has_logprobs else None,
+        language=fields.text("language", "") or None,
+        speaker=fields.text("speaker", "") or None,
+    )
+
+
+def _word(fields: _Fields) -> Word:
+    return Word(
+        start=fields.seconds("start"),
+        end=fields.seconds("end"),
+        word=fields.text("word"),
+        probability=fields.number("probability", 1.0),
+    )
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and not LONE_SURROGATE.search(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(finite(value))
+
+
+def _is_time(value: Any) -> bool:
+    return _is_number(value) and 0 <= value <= MAX_SECONDS
+
+
+def _is_index(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_stretch(value: Any) -> bool:
+    return isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_time, value))
+
+
+def _wrong(place: str, wanted: str, value: Any) -> ParameterError:
+    return ParameterError(f"{{{place}}} must be {wanted}, not {shown(value)}", param=place, value=value)

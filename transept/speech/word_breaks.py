@@ -1,7 +1,8 @@
-"""Ends of words among timed tokens: the places at which a line, a subtitle or a segment may be cut.
+"""Whole words among timed tokens, where a line, a subtitle or a segment may be cut, and their durations.
 
-Whisper's words are runs of tokens: a word with a hyphen, an apostrophe or a decimal point is several of them.
-Called by `timing.sentences`, `timing.turns` and `transept.speech.output.subtitles`.
+Whisper's words are runs of tokens: a word with a hyphen, an apostrophe or a decimal point consists of several. Attention
+gives some words no duration. The Transcriber gives every word of a transcript one; `transept.speech.output` does the
+same for subtitles, because transcripts also come from elsewhere. `timing.sentences` and `timing.turns` use the breaks.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from transept.speech.segments import Word
+from transept.speech.segments import Segment, Word
 
+SHORTEST = 0.02  # seconds; one position of Whisper's encoder
 # Scripts that put no blanks between words: Thai and Lao, Burmese, Khmer, Chinese, Japanese, and full-width forms.
 UNSPACED_SCRIPTS = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u312f\u3190-\ua4cf\uaa60-\uaa7f\uf900-\ufaff\uff00-\uff9f"
@@ -71,3 +73,45 @@ def whole_words(words: Sequence[Word]) -> list[Word]:
             whole.append(dataclasses.replace(shown[0], end=shown[-1].end, word=head + text.rstrip()))
             blank = " " if text[-1].isspace() else ""
     return whole
+
+
+def lengthened(words: Sequence[Word]) -> list[Word]:
+    """Return the words, each at least SHORTEST long, and none beginning before the previous one ends.
+
+    A word that is too short takes time from the pause after it, or from the next words if there is no pause. The last
+    word ends later than before only if the whole sequence is too short for its words.
+    """
+    if not words:
+        return []
+    begin = done = words[0].start
+    times = []
+    for word in words:
+        start = max(word.start, done)
+        done = max(word.end, start + SHORTEST)
+        times.append((start, done))
+    limit = max(words[-1].end, begin + len(words) * SHORTEST)
+    for index in range(len(words) - 1, -1, -1):
+        start, end = times[index]
+        end = min(end, limit)
+        limit = max(begin, min(start, end - SHORTEST))
+        times[index] = (limit, end)
+    return [
+        word if (word.start, word.end) == (start, end) else dataclasses.replace(word, start=start, end=end)
+        for word, (start, end) in zip(words, times, strict=True)
+    ]
+
+
+def lasting(segment: Segment) -> Segment:
+    """Return the segment with a duration for each word, and for itself if it has text; unchanged if they have one."""
+    start, end, words = segment.start, segment.end, segment.words
+    if words and any(word.end <= word.start for word in words):
+        words = [
+            each if each is word else dataclasses.replace(each, start=round(each.start, 3), end=round(each.end, 3))
+            for word, each in zip(words, lengthened(words), strict=True)
+        ]
+        end = max(end, words[-1].end)
+    if segment.text and end <= start:
+        end = round(start + SHORTEST, 3)
+    if words is segment.words and end == segment.end:
+        return segment
+    return dataclasses.replace(segment, end=end, words=words)

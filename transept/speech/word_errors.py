@@ -1,4 +1,4 @@
-"""The word error rate of texts, for comparisons of one model with itself: case and punctuation do not count."""
+"""The word error rate of texts, without case and punctuation, to compare settings of one model."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ NOT_IN_WORDS = re.compile(r"[^\w']+")
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text, in lower case, without punctuation."""
+    """Return the words of a text in lower case, without punctuation."""
     return [word for word in NOT_IN_WORDS.sub(" ", text.lower()).split() if word.strip("'")]
 
 
 def num_errors(expected: Sequence[str], found: Sequence[str]) -> int:
-    """Words to insert, leave out or replace in `found` to have `expected`, at least (Levenshtein 1966)."""
+    """Return the edit distance of two lists of words (Levenshtein 1966)."""
     row = list(range(len(found) + 1))
     for index, word in enumerate(expected):
         above, row = row, [index + 1]
@@ -24,7 +24,7 @@ def num_errors(expected: Sequence[str], found: Sequence[str]) -> int:
 
 
 def word_error_rate(pairs: Iterable[tuple[str, str]]) -> float:
-    """Errors in each expected word, over all pairs of (expected, found) text; 0 where no word is expected."""
+    """Return the errors per expected word over all pairs of (expected, found) text; 0 without expected words."""
     errors = total = 0
     for expected, found in pairs:
         words = words_of(expected)

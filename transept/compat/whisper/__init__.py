@@ -1,9 +1,8 @@
 """openai-whisper's interface over Transept: ``from transept.compat import whisper`` in place of ``import whisper``.
 
-It has `load_model` and its `transcribe`, and what works on one window of 30 s: `load_audio`, `pad_or_trim`,
-`log_mel_spectrogram`, `detect_language`, `decode`; with their arguments and results. The modules ``audio``,
-``decoding`` and ``utils`` (`get_writer`) are called so there, too. Tokenizers, normalizers and the
-insides of timing are not here.
+It has `load_model` and its `transcribe`, and the functions for one window of 30 s: `load_audio`, `pad_or_trim`,
+`log_mel_spectrogram`, `detect_language`, `decode`; with their arguments and results, in modules of the same names
+(``audio``, ``decoding``, ``utils``). Tokenizers, normalizers and the internals of timing are missing.
 """
 
 from transept.compat.whisper import audio, decoding, utils

@@ -36,12 +36,12 @@ N_FRAMES = N_SAMPLES // HOP_LENGTH
 
 
 def load_audio(file: str | Path, sr: int = SAMPLE_RATE) -> np.ndarray[Any, Any]:
-    """A file's samples, [num_samples] float32 in [-1, 1], mono. sr: Hz. Raises MediaError."""
+    """Return a file's samples, [num_samples] float32 in [-1, 1], mono. sr: Hz. Raises MediaError."""
     return read_audio(file, sr)
 
 
 def pad_or_trim(array: Any, length: int = N_SAMPLES, *, axis: int = -1) -> Any:
-    """An array or a tensor cut at `length` along an axis, or padded with zeros up to it."""
+    """Cut an array or a tensor at `length` along an axis, or pad it with zeros."""
     import torch
 
     kept = array.take(range(length), axis) if isinstance(array, np.ndarray) and array.shape[axis] > length else array
@@ -63,9 +63,9 @@ def log_mel_spectrogram(
     padding: int = 0,
     device: str | torch.device | None = None,
 ) -> Tensor:
-    """The log-mel spectrogram of a file or of samples at 16 kHz: float32 [n_mels, num_samples // HOP_LENGTH].
+    """Return the log-mel spectrogram of a file or of samples at 16 kHz: float32 [n_mels, num_samples // HOP_LENGTH].
 
-    audio: a path, or samples [num_samples]. padding: zeros after them. device: None: that of the samples.
+    audio: a path, or samples [num_samples]. padding: number of zeros after them. device: None: the samples' device.
     Raises MediaError for a file that cannot be read, or samples of another shape.
     """
     import torch

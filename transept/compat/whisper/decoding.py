@@ -1,4 +1,4 @@
-"""openai-whisper's ``whisper.decoding``: what is said in one window of 30 s, or in which language, by its spectrogram.
+"""openai-whisper's ``whisper.decoding``: the text or the language of one window of 30 s, from its spectrogram.
 
 `Whisper.decode` and `Whisper.detect_language` are these functions.
 """
@@ -33,7 +33,7 @@ ONE_LANGUAGE = "this model knows one language only, so there is nothing to detec
 
 
 class Loaded(Protocol):
-    """The model that these functions take: a `transept.compat.whisper.model.Whisper`."""
+    """The model of these functions: a `transept.compat.whisper.model.Whisper`."""
 
     transcriber: Transcriber
 
@@ -41,7 +41,7 @@ class Loaded(Protocol):
 @declares_options("DecodingOptions has no")
 @dataclass(frozen=True)
 class DecodingOptions:
-    """How a window is decoded, as openai-whisper's options of this name. fp16 has no effect."""
+    """Options of decoding a window, as in openai-whisper. fp16 has no effect."""
 
     task: str = "transcribe"
     language: str | None = None
@@ -60,7 +60,7 @@ class DecodingOptions:
     fp16: bool = True
 
     def checked(self) -> TranscriptionOptions:
-        """The same as ours, with one attempt. Raises ParameterError."""
+        """Convert to TranscriptionOptions with one attempt. Raises ParameterError."""
         if self.task not in TASKS:
             raise refusal(self, f"{{task}} must be one of {', '.join(TASKS)}, not {self.task!r}")
         given = {RENAMED.get(each.name, each.name): getattr(self, each.name) for each in dataclasses.fields(self)}
@@ -74,9 +74,9 @@ class DecodingOptions:
 
 @dataclass(frozen=True)
 class DecodingResult:
-    """What is said in a window. tokens: without prompt and prefix. language_probs: of the task lang_id, as there.
+    """The result for a window. tokens: without prompt and prefix. language_probs: only with the task lang_id.
 
-    There is no ``audio_features``: the encoder's output stays in the engine.
+    It has no ``audio_features``, because the encoder's output stays in the engine.
     """
 
     language: str
@@ -90,7 +90,7 @@ class DecodingResult:
 
 
 def decode(model: Loaded, mel: Tensor, options: DecodingOptions | None = None, **changes: Any) -> Any:
-    """The DecodingResult of a window, or of several their list.
+    """Return the DecodingResult of a window, or a list for several windows.
 
     mel: [n_mels, up to 3000 frames], or [windows, n_mels, frames]. changes: options by their names.
     Raises MediaError for a spectrogram of another shape, ParameterError for a bad option.
@@ -108,9 +108,9 @@ def decode(model: Loaded, mel: Tensor, options: DecodingOptions | None = None, *
 
 
 def heard_as(speech: SpeechModel, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The language and the task that an English-only model takes in place of what is asked, as in openai-whisper.
+    """Return the language and the task that replace those of an English-only model's options, as in openai-whisper.
 
-    asked: options by their names. Raises ParameterError for a language that openai-whisper does not know, either.
+    asked: options by their names. Raises ParameterError for a language that openai-whisper also refuses.
     """
     if not speech.is_english_only:
         return {}
@@ -122,12 +122,12 @@ def heard_as(speech: SpeechModel, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def told_language(speech: SpeechModel, asked: str | None, heard: str) -> str:
-    """The language of a result: of an English-only model what was asked for, as in openai-whisper."""
+    """Return the language of a result; an English-only model repeats the requested one, as in openai-whisper."""
     return (speech.is_english_only and language_or_none("language", asked)) or heard
 
 
 def detect_language(model: Loaded, mel: Tensor, tokenizer: Any = None) -> tuple[Tensor, Any]:
-    """The token of a window's language, and the probabilities of all languages by code; of several windows lists.
+    """Return the token of a window's language, and the probabilities of all languages by code; lists for several.
 
     mel: as for `decode`. tokenizer has no effect. Raises ParameterError for a model that knows one language only.
     """
@@ -145,7 +145,7 @@ def detect_language(model: Loaded, mel: Tensor, tokenizer: Any = None) -> tuple[
 
 
 def _decoded(speech: SpeechModel, window: Tensor, options: DecodingOptions, checked: TranscriptionOptions) -> Job:
-    """A job: the result of one window."""
+    """A job: the DecodingResult of one window."""
     heard, language = Source(speech, checked, window), speech.language_code(checked.language)
     if speech.detects and (language is None or options.task == "lang_id"):
         detected = yield from window_language(heard)
@@ -170,7 +170,7 @@ def _decoded(speech: SpeechModel, window: Tensor, options: DecodingOptions, chec
 
 
 def _of_each(transcriber: Transcriber, mel: Tensor, job: Any) -> Any:
-    """What a job makes of a window, or the list of what it makes of several."""
+    """Run a job for each window. Returns the result of a single window, or a list of results."""
     if mel.ndim not in (2, 3):
         raise MediaError(f"a spectrogram is [n_mels, frames] or [windows, n_mels, frames], not {list(mel.shape)}")
     windows = [mel] if mel.ndim == 2 else list(mel)

@@ -8,17 +8,26 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from transept.compat.recordings import CompatTranscriber
+from transept.compat.transcribers import CompatTranscriber
 from transept.compat.whisper.decoding import RENAMED, decode, detect_language, heard_as, told_language
 from transept.errors import ParameterError, TranseptError
+from transept.option_names import by_own_names
+from transept.options import declared
 from transept.registry.plugins import discover
 from transept.registry.published import published_checkpoints
-from transept.speech.options import APPEND_PUNCTUATIONS, FALLBACK_TEMPERATURES, PREPEND_PUNCTUATIONS, SEQUENTIAL
+from transept.speech.option_values import rising_temperatures
+from transept.speech.options import (
+    APPEND_PUNCTUATIONS,
+    BATCHED,
+    FALLBACK_TEMPERATURES,
+    PREPEND_PUNCTUATIONS,
+    SEQUENTIAL,
+    TranscriptionOptions,
+)
 from transept.speech.output.writers import clock
 from transept.speech.recording import AudioInput
 from transept.speech.segments import Segment
 from transept.speech.transcriber import Transcriber
-from transept.speech.transcript import Transcript
 
 if TYPE_CHECKING:
     import torch
@@ -28,17 +37,16 @@ WITHOUT_EFFECT = ("fp16", "prompt")  # dtype is the model's; transcribe() makes 
 
 
 def available_models() -> list[str]:
-    """The names that `load_model` knows."""
+    """Return the names that `load_model` knows."""
     return sorted(published_checkpoints(discover()))
 
 
 def load_model(
     name: str, device: str | None = None, download_root: str | None = None, in_memory: bool = False
 ) -> Whisper:
-    """A model by its name, ``"base"``, or by the path of its folder.
+    """Load a model by its name, such as ``"base"``, or by the path of its folder.
 
-    device: None takes a GPU if there is one. download_root: the folder that models are kept in. in_memory has no
-    effect.
+    device: None: a GPU if there is one. download_root: folder of models. in_memory has no effect.
     """
     given = "auto" if device is None else str(device)
     return Whisper(CompatTranscriber(name, device=given, model_dir=download_root))
@@ -46,7 +54,7 @@ def load_model(
 
 @dataclass(frozen=True)
 class ModelDimensions:
-    """Sizes of a model, as openai-whisper calls them. n_audio_ctx: of the encoder's output for one window."""
+    """Sizes of a model, under openai-whisper's names. n_audio_ctx: length of the encoder's output for one window."""
 
     n_mels: int
     n_audio_ctx: int
@@ -55,14 +63,14 @@ class ModelDimensions:
 
 
 class Whisper:
-    """A loaded model. transcriber: what it runs on, with methods of its own."""
+    """A loaded model. transcriber: the Transcriber that runs it."""
 
     def __init__(self, transcriber: Transcriber) -> None:
         self.transcriber = transcriber
 
     @property
     def is_multilingual(self) -> bool:
-        """Whether it knows more than one language."""
+        """True if the model knows more than one language."""
         return bool(self.transcriber.model.languages)
 
     @property
@@ -76,7 +84,7 @@ class Whisper:
 
     @property
     def dims(self) -> ModelDimensions:
-        """Sizes that its spectrograms and its texts have."""
+        """The model's sizes."""
         model = self.transcriber.model
         config = model.view.config
         return ModelDimensions(
@@ -85,13 +93,13 @@ class Whisper:
 
     @property
     def device(self) -> torch.device:
-        """Where it runs."""
+        """The model's device."""
         import torch
 
         return torch.device(self.transcriber.engine.config.device)
 
     def to(self, device: str | torch.device) -> Whisper:
-        """Itself, on the device that it runs on. Raises ParameterError for another one: load_model says where."""
+        """Return the model. Raises ParameterError for another device, which only `load_model` can choose."""
         import torch
 
         wanted = torch.device(device)
@@ -104,7 +112,7 @@ class Whisper:
         return self
 
     def eval(self) -> Whisper:
-        """Itself: there is no training."""
+        """Return the model, which is never in training mode."""
         return self
 
     def transcribe(
@@ -126,18 +134,19 @@ class Whisper:
         hallucination_silence_threshold: float | None = None,
         **decode_options: Any,
     ) -> dict[str, Any]:
-        """The text, the segments and the language of a recording, as openai-whisper's dict.
+        """Return the text, the segments and the language of a recording, as openai-whisper's dict.
 
         audio: a path, or samples at 16 kHz. verbose: True prints segments as they are found, False shows a bar.
-        decode_options: language, task, beam_size, best_of, patience and the other ones of openai-whisper's
-        DecodingOptions; any name of TranscriptionOptions, too. An English-only model hears English and writes it,
-        whatever language and task say, and the dict repeats the language, as there.
+        decode_options: language, task, beam_size, best_of, patience and the other options of openai-whisper's
+        DecodingOptions; its command's temperature_increment_on_fallback; and any option of TranscriptionOptions. An
+        English-only model ignores language and task, and the dict repeats the language, as there.
         Raises MediaError for audio that cannot be read, ParameterError for a bad option.
         """
+        asked = {RENAMED.get(name, name): value for name, value in decode_options.items() if name not in WITHOUT_EFFECT}
+        increment = asked.pop("temperature_increment_on_fallback", None)
         options = {
-            "best_of": None,  # one draw, as there
-            **{RENAMED.get(name, name): value for name, value in decode_options.items() if name not in WITHOUT_EFFECT},
-            "temperature": temperature,
+            "best_of": None,  # one sample, as there
+            "temperature": temperature if increment is None else rising_temperatures(temperature, increment),
             "compression_ratio_threshold": compression_ratio_threshold,
             "logprob_threshold": logprob_threshold,
             "no_speech_threshold": no_speech_threshold,
@@ -149,33 +158,30 @@ class Whisper:
             "append_punctuations": append_punctuations,
             "clip_timestamps": clip_timestamps,
             "hallucination_silence_threshold": hallucination_silence_threshold,
+            "mode": BATCHED if asked.get("batched") else SEQUENTIAL,
+            **by_own_names(asked, declared(TranscriptionOptions).values()),
         }
-        if not decode_options.get("batched"):
-            options.setdefault("mode", SEQUENTIAL)
         if not word_timestamps:
             del options["hallucination_silence_threshold"]
         if options.get("max_initial_timestamp") == 0:
             options["max_initial_timestamp"] = None  # no bound, there
         options |= heard_as(self.transcriber.model, options)
-        told: Callable[[int, Segment], None] | None = _tell if verbose else None
-        progress = verbose is False
+        on_segment: Callable[[int, Segment], None] | None = _print_segment if verbose else None
         with closing(
-            self.transcriber.transcribe_many([audio], progress=progress, on_segment=told, **options)
+            self.transcriber.transcribe_many([audio], progress=verbose is False, on_segment=on_segment, **options)
         ) as results:
             result = next(results)
         if isinstance(result, TranseptError):
             raise result
-        language = told_language(self.transcriber.model, decode_options.get("language"), result.language)
-        return self._result(result, language)
+        tokens = [token for segment in result.segments for token in segment.tokens]
+        return {
+            "text": self.transcriber.model.tokenizer.decode(tokens),
+            "segments": [segment.to_dict() for segment in result.segments],
+            "language": told_language(self.transcriber.model, decode_options.get("language"), result.language),
+        }
 
     decode = decode
     detect_language = detect_language
-
-    def _result(self, transcript: Transcript, language: str) -> dict[str, Any]:
-        tokens = [token for segment in transcript.segments for token in segment.tokens]
-        text = self.transcriber.model.tokenizer.decode(tokens)
-        segments = [segment.to_dict() for segment in transcript.segments]
-        return {"text": text, "segments": segments, "language": language}
 
 
 def transcribe(model: Whisper, audio: AudioInput, **options: Any) -> dict[str, Any]:
@@ -183,6 +189,6 @@ def transcribe(model: Whisper, audio: AudioInput, **options: Any) -> dict[str, A
     return model.transcribe(audio, **options)
 
 
-def _tell(_: int, segment: Segment) -> None:
+def _print_segment(_: int, segment: Segment) -> None:
     start, end = (clock(round(1000 * seconds)) for seconds in (segment.start, segment.end))
     print(f"[{start} --> {end}] {segment.text}", file=sys.stdout, flush=True)

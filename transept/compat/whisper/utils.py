@@ -19,11 +19,12 @@ Writer = Callable[..., None]
 
 
 def get_writer(output_format: str, output_dir: str) -> Writer:
-    """A function (result, audio path, options) that writes a result to ``output_dir/name of the audio.format``.
+    """Return a function (result, audio path, options) that writes a result to ``output_dir/name of the audio.format``.
 
-    output_format: txt, vtt, srt, tsv, json, or all of them. options: max_line_width, max_line_count, highlight_words,
-    max_words_per_line, as a dict or by keyword; without times of words they have no effect.
-    Raises ParameterError for another format or option; the writer for times below 0, and OSError where it cannot write.
+    output_format: txt, vtt, srt, tsv, json or all. options: max_line_width, max_line_count, highlight_words and
+    max_words_per_line, as a dict or by keyword; no effect without word times.
+    Raises ParameterError for another format or option. The writer raises it for times below 0, and OSError if it cannot
+    write.
     """
     if output_format not in (*FORMATS, "all"):
         known = (*FORMATS, "all")
@@ -42,7 +43,7 @@ def get_writer(output_format: str, output_dir: str) -> Writer:
         for name in formats:
             file = Path(output_dir) / f"{stem}.{name}"
             if name == "json":
-                file.write_text(json.dumps(result), encoding="utf-8")  # whatever the dict holds
+                file.write_text(json.dumps(result), encoding="utf-8")  # including a user's own fields
             elif name in SUBTITLES:
                 text = SUBTITLES[name](_cues(segments, layout_of_subtitles, with_words))
                 file.write_text(text, encoding="utf-8", newline="\n")
@@ -53,7 +54,7 @@ def get_writer(output_format: str, output_dir: str) -> Writer:
 
 
 def _cues(segments: Sequence[Segment], layout: SubtitleLayout, with_words: bool) -> Iterator[Cue]:
-    """openai-whisper's subtitles, whose lines may break between any two of the model's words."""
+    """Yield openai-whisper's subtitles, whose lines may break between any two of the model's words."""
     if with_words:
         for words, speaker in fill_subtitles(segments, layout, named=False):
             yield from cues_of_words(words, speaker, layout)

@@ -13,8 +13,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from transept.core.scheduling.growing_text import GrowingText
 from transept.errors import ParameterError, shown
+from transept.multimodal.audio_limits import RESERVATION
 from transept.multimodal.channels import EACH
-from transept.multimodal.decoded_memory import RESERVATION
 from transept.serving.async_engine import Queued, Ticket
 from transept.serving.async_tasks import last
 from transept.serving.audio_memory import AudioShare
@@ -37,11 +37,10 @@ from transept.serving.http.transcription_answers import (
 )
 from transept.serving.http.transcription_fields import BODY, OPENAI_PARTS, OwnFields, ServerVad
 from transept.serving.models import ServedModel, translates_to
-from transept.speech.events import Found, Opened
 from transept.speech.options import FALLBACK_TEMPERATURES, TRANSLATES_TO, TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.output.writers import FORMATS, SUBTITLES
-from transept.speech.segments import has_speakers
+from transept.speech.segments import Found, Opened, has_speakers
 from transept.speech.speech_model import SpeechModel
 from transept.speech.transcript import Transcript, TranscriptionInfo
 
@@ -172,12 +171,9 @@ def _openai_options(fields: OwnFields, options: dict[str, Any]) -> dict[str, Any
             message = "this server takes one language, or detects it; send language, or leave languages out"
             raise ApiError(400, message, param="languages", code="unsupported")
         found["language"] = fields.languages[0]
-    increment = "temperature_increment_on_fallback"
-    never = increment in options and options[increment] is None  # as on the command line
-    if never or "temperature" in options:
-        with contextlib.suppress(ValueError):
-            temperature = float(str(options.get("temperature", 0)))  # of several, the options say what is wrong
-            found["temperature"] = temperature if temperature or never else FALLBACK_TEMPERATURES
+    if "temperature" in options:
+        with contextlib.suppress(ValueError):  # of several; TranscriptionOptions parses them
+            found["temperature"] = float(str(options["temperature"])) or FALLBACK_TEMPERATURES
     if isinstance(fields.chunking_strategy, ServerVad):
         found["vad_options"] = fields.chunking_strategy.vad_options()
     return found

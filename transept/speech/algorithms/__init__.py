@@ -1,1 +1,1 @@
-"""From a recording to segments: sequential and batched mode, and what they share."""
+"""From sound to segments: sequential, auto and batched mode, and their common steps."""

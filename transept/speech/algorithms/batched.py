@@ -1,15 +1,15 @@
-"""Batched mode: windows of what is spoken in a recording are decoded beside each other.
+"""Batched mode: windows of a recording's speech are decoded side by side.
 
 The windows of one recording and of many share the engine's batch; each has its own thresholds, its own fallback and,
-where that is asked for, its own language. `transept.speech.recording` calls `decode_windows`, with the windows of
+with ``multilingual``, its own language. `transept.speech.recording` calls `decode_windows`, with the windows of
 `spoken_windows`.
 
-A window is decoded without timestamps: a model that writes them sometimes ends a window before its speech ends, which
-only a next window that begins there can mend. Where its words lie is found afterwards, from cross-attention, and it is
-cut into segments between sentences. Where no word begins for long although someone speaks, the model has left something
-out, as it does with a sentence that it has just read: then the window is decoded again, in two parts, without the text
-before it, and so is a part. What no segment covers after that is heard once more by itself. With ``multilingual`` a
-window is cut where its language changes.
+A window is decoded without timestamps: a model that writes them sometimes ends a window before its speech ends, and
+only a next window that begins there can make up for it. Cross-attention times the words, and the window is cut into
+segments between sentences. If no word begins for long in a stretch of speech, the model has left something out, as it
+does with a sentence that repeats the one before. Then the window is decoded again in two parts, without the previous
+text, and so is each part. Speech that no segment covers after that is decoded once more on its own. With
+``multilingual`` a window is cut where its language changes.
 """
 
 from __future__ import annotations
@@ -23,56 +23,53 @@ from itertools import islice, pairwise
 from typing import Any
 
 from transept.core.jobs.job import Gather
-from transept.speech.algorithms.coverage import DECODED_AGAIN, Heard, Stretch, uncovered
-from transept.speech.algorithms.decoding import DecodedWindow, decode_window
-from transept.speech.algorithms.language import window_language
-from transept.speech.algorithms.language_changes import LIKELY, is_certain, language_runs
+from transept.speech.algorithms.decoding import decode_window
+from transept.speech.algorithms.language import LIKELY, language_runs, window_language
 from transept.speech.algorithms.prompt import EarlierText
-from transept.speech.algorithms.second_hearing import listen_again
+from transept.speech.algorithms.second_hearing import DECODED_AGAIN, Heard, Stretch, listen_again, uncovered
 from transept.speech.algorithms.segmentation import whole_segment
 from transept.speech.algorithms.silence import SpokenWindow
 from transept.speech.algorithms.source import Source
 from transept.speech.algorithms.window_words import time_words
-from transept.speech.events import Found
 from transept.speech.options import TranscriptionOptions
-from transept.speech.segments import Segment
+from transept.speech.segments import Found, Segment
 from transept.speech.speech_model import SpeechModel
 from transept.speech.timing.sentences import sentences
 from transept.speech.timing.words import WordTiming, merge_punctuation, place_words
 from transept.speech.vad.spans import SAMPLE_RATE, silence_between
 
 LONGEST_CHAIN = 4  # windows; longer ones were no more accurate
-FEWEST_CHAINS = 3  # beside each other, where there are as many windows
+FEWEST_CHAINS = 3  # side by side, if there are as many windows
 LONGEST_WORD = 1.5  # seconds; in 36 minutes of speech it was 1.0, with a sentence left out 1.8
 
 
 def decode_windows(source: Source, windows: Sequence[SpokenWindow]) -> Generator[Any, Any, Heard]:
-    """A job: what is said in the windows of a recording, in the language of `source` and with its options.
+    """A job that decodes the windows of a recording, in the language and with the options of `source`.
 
     With condition_on_previous_text a recording of many windows is decoded in chains: each window of a chain has the
-    text of those before it as prompt, and the chains run beside each other.
+    text of those before it as prompt, and the chains run side by side.
     """
     size = 1
     if source.options.condition_on_previous_text:
         size = max(1, min(math.ceil(len(windows) / FEWEST_CHAINS), LONGEST_CHAIN))
     chains = (windows[first : first + size] for first in range(0, len(windows), size))
-    heard = yield Gather((_chain(source, chain) for chain in chains), max_jobs=source.options.batch_size)
+    heard = yield Gather((_decode_chain(source, chain) for chain in chains), max_jobs=source.options.batch_size)
     return Heard.joined(heard)
 
 
-def _chain(source: Source, windows: Sequence[SpokenWindow]) -> Generator[Any, Any, Heard]:
-    """A job: what is said in windows of which each has the text before it as prompt."""
+def _decode_chain(source: Source, windows: Sequence[SpokenWindow]) -> Generator[Any, Any, Heard]:
+    """A job that decodes windows, each with the previous text as its prompt."""
     earlier = EarlierText(source.model, source.options)
     heard, num_dropped = Heard(), 0
     for window in windows:
         had_prompt = bool(earlier.prompt())
-        decoded = yield from _decoded_in_parts(source, window, earlier)
+        decoded = yield from _decode_in_parts(source, window, earlier)
         for one in decoded:
             if one.segments:
                 earlier.add(one.segments, one.temperature)
         num_dropped += sum(one.is_dropped for one in decoded)
         found = [segment for one in decoded for segment in one.segments]
-        decode = partial(_decoded_again, source, window, had_prompt)
+        decode = partial(_decode_again, source, window, had_prompt)
         again, missed = yield from listen_again(uncovered(window.stretches, found), decode, DECODED_AGAIN)
         found = sorted([*found, *again], key=lambda segment: segment.start)
         heard.segments.extend(found)
@@ -81,19 +78,19 @@ def _chain(source: Source, windows: Sequence[SpokenWindow]) -> Generator[Any, An
     return dataclasses.replace(heard, num_dropped=num_dropped)
 
 
-def _decoded_again(
+def _decode_again(
     source: Source, window: SpokenWindow, had_prompt: bool, stretch: Stretch
 ) -> Generator[Any, Any, list[Segment]]:
-    """A job: the segments of a stretch of a window, without the text before it; none if it was decoded just so."""
+    """A job: the segments of a stretch of a window, without previous text; none if it was already decoded like that."""
     rest = window.part(stretch)
     if rest.spans == window.spans and not had_prompt:
         return []
-    return [segment for one in (yield from _decoded_in_parts(source, rest)) for segment in one.segments]
+    return [segment for one in (yield from _decode_in_parts(source, rest)) for segment in one.segments]
 
 
 @dataclass(frozen=True)
 class _DecodedSpeech:
-    """Return the segments of a window, in the recording's time.
+    """The segments of a window, in the recording's time.
 
     timings: of its words, in the window's time. is_dropped: True if a threshold dropped its text.
     """
@@ -105,13 +102,13 @@ class _DecodedSpeech:
     is_dropped: bool = False
 
 
-def _decoded_in_parts(
+def _decode_in_parts(
     source: Source, window: SpokenWindow, earlier: EarlierText | None = None, language: str | None = None
 ) -> Generator[Any, Any, list[_DecodedSpeech]]:
-    """A job: what one window says, cut where its language changes, and again as long as words leave speech out.
+    """A job that decodes one window, in parts where its language changes or where its words leave out speech.
 
     earlier: the text before it. language: of the window if it is known, with ``multilingual``. Ends because a part has
-    fewer spans than what it is cut from, and one span is never cut.
+    fewer spans than the window that it is cut from, and one span is never cut.
     """
     model, sound, whole = source.model, window.sound(), None
     decoded: list[_DecodedSpeech] = []
@@ -121,32 +118,38 @@ def _decoded_in_parts(
     if source.options.multilingual and language is None:
         found = yield from window_language(heard)
         heard = dataclasses.replace(heard, language=found.code)
-        if is_certain(found):
-            whole = yield from _decoded(heard, window, earlier)
+        if found.is_certain:
+            whole = yield from _decode_whole(heard, window, earlier)
         if whole is None or whole.avg_logprob < LIKELY:
             runs = yield from language_runs(model, found, window.spans, lambda run: window.of(run).sound())
             for code, run in runs if len(runs) > 1 else ():
-                decoded += yield from _decoded_in_parts(source, window.of(run), language=code)
+                decoded += yield from _decode_in_parts(source, window.of(run), language=code)
             if decoded:
                 return decoded
             if runs[0][0] != found.code:
                 heard, whole = dataclasses.replace(heard, language=runs[0][0]), None
     if whole is None:
-        whole = yield from _decoded(heard, window, earlier)
+        whole = yield from _decode_whole(heard, window, earlier)
     for part in _parts(window, whole.timings):
-        decoded += yield from _decoded_in_parts(source, part, language=heard.language)
+        decoded += yield from _decode_in_parts(source, part, language=heard.language)
     return decoded or [whole]
 
 
-def _decoded(heard: Source, window: SpokenWindow, earlier: EarlierText | None) -> Generator[Any, Any, _DecodedSpeech]:
-    """A job: what one window says. earlier: the text before it."""
+def _decode_whole(
+    heard: Source, window: SpokenWindow, earlier: EarlierText | None
+) -> Generator[Any, Any, _DecodedSpeech]:
+    """A job that decodes one window. earlier: the text before it."""
     model, options = heard.model, heard.options
     untimed = dataclasses.replace(heard, options=dataclasses.replace(options, without_timestamps=True))
     previous = [] if earlier is None else earlier.prompt(heard.language)
     decoded = yield from decode_window(untimed, previous, window.prefix)
     if not decoded.text or decoded.is_silent(options):
         return _DecodedSpeech(is_dropped=bool(decoded.text))
-    timings = yield from _timings(heard, decoded)
+    timings: list[WordTiming] = []
+    if options.word_timestamps or (model.alignment_heads and not options.without_timestamps):
+        text_tokens = model.tokenizer.text_tokens
+        text = [token for token in decoded.tokens if token in text_tokens]  # a sample may include timestamps
+        timings = yield from time_words(heard, text, decoded.context)
     seek = window.kept[0].start * model.fps // SAMPLE_RATE
     segment = whole_segment(heard, decoded, seek=seek, start=0.0, end=heard.seconds)
     cut = _cut_between_sentences(model, window, segment, timings, options)
@@ -156,18 +159,8 @@ def _decoded(heard: Source, window: SpokenWindow, earlier: EarlierText | None) -
     return _DecodedSpeech(found, timings, decoded.temperature, decoded.avg_logprob)
 
 
-def _timings(heard: Source, decoded: DecodedWindow) -> Generator[Any, Any, list[WordTiming]]:
-    """A job: the words of a window; none where nobody asks for times or the model cannot tell them."""
-    model, options = heard.model, heard.options
-    if not options.word_timestamps and (options.without_timestamps or not model.alignment_heads):
-        return []
-    text_tokens = model.tokenizer.text_tokens
-    text = [token for token in decoded.tokens if token in text_tokens]  # a draw may hold timestamps, too
-    return (yield from time_words(heard, text, decoded.context))
-
-
 def _parts(window: SpokenWindow, timings: list[WordTiming]) -> list[SpokenWindow]:
-    """The window cut before the first stretch of speech of which the words leave something out; empty if none does."""
+    """Return the window, cut before the first span of speech that the words leave out; empty if there is none."""
     begins = [window.timeline.time(word.start, after_pause=True) for word in timings]
     for index, (start, end) in enumerate(window.spans):
         first, last = start / SAMPLE_RATE, end / SAMPLE_RATE
@@ -181,7 +174,7 @@ def _parts(window: SpokenWindow, timings: list[WordTiming]) -> list[SpokenWindow
 def _cut_between_sentences(
     model: SpeechModel, window: SpokenWindow, whole: Segment, timings: list[WordTiming], options: TranscriptionOptions
 ) -> list[Segment]:
-    """A window's text cut between sentences, in the window's time; one segment where no words are known."""
+    """Return a window's text, cut between sentences, in the window's time; one segment if it has no word times."""
     words = merge_punctuation(timings, options.prepend_punctuations, options.append_punctuations)
     if not words:
         return [whole]
@@ -210,7 +203,7 @@ def _cut_between_sentences(
 
 
 def _logprobs(model: SpeechModel, whole: Segment, tokens: Sequence[Sequence[int]]) -> list[list[float] | None]:
-    """Those of a window's text tokens, cut as the tokens are."""
+    """Divide the log probabilities of a window's text tokens like the tokens."""
     if whole.token_logprobs is None:
         return [None] * len(tokens)
     pairs = zip(whole.tokens, whole.token_logprobs, strict=True)

@@ -1,4 +1,4 @@
-"""The decoding of one window: its sampling parameters, and the fallback to higher temperatures.
+"""Decode one window, with fallback to higher temperatures.
 
 Both modes call `decode_window`. The rules are openai-whisper's (``transcribe.py``, ``decoding.py``).
 """
@@ -15,24 +15,30 @@ from transept.core.jobs.job import Submit
 from transept.core.outputs import CompletionOutput, RequestOutput
 from transept.core.request.prompt_probe import PromptProbe
 from transept.core.request.sampling_params import LogitsProcessor, SamplingParams
-from transept.speech.algorithms.plausibility import is_plausible
+from transept.registry.spec import SpeechSpec
 from transept.speech.algorithms.prompt import WindowPrompt, window_prompt
 from transept.speech.algorithms.source import Source
 from transept.speech.options import TranscriptionOptions
+from transept.speech.tokenizer import SpeechTokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+LATEST_END = 1.0  # seconds after the sound; models round times up, some to whole seconds
+FASTEST_SPEECH = 40  # characters in a second; hurried speakers reach 25
+SHORTEST_TEXT = 15  # characters, which any window may hold
+SHORTEST_RUN = 4  # tokens; "no, no, no" is said
+
 
 @dataclass(frozen=True)
 class DecodedWindow:
-    """What was heard in a window.
+    """The result of decoding a window.
 
-    tokens: timestamps and a prefix among them, without the end of text. text: of all of them, without blanks around it.
-    avg_logprob: mean log probability over the new tokens and the end of text. compression_ratio: bytes of the text to
-    those that zlib makes of it. no_speech_prob: probability that nobody speaks; 0 where the family does not tell.
-    token_logprobs: one a token, where they are asked for; 0 for a prefix's. context: frames that the encoder read, None
-    for the whole window. is_finished: whether the end of text came.
+    tokens: including timestamps and the prefix, without the end of text. text: of all tokens, stripped of blanks.
+    avg_logprob: mean log probability over the new tokens and the end of text. compression_ratio: of zlib on the text.
+    no_speech_prob: probability of silence; 0 if the family has no token for it. token_logprobs: one for each token, if
+    requested; 0 for those of the prefix. context: frames that the encoder read; None: the whole window. is_finished:
+    True if decoding reached the end of text.
     """
 
     tokens: list[int]
@@ -46,13 +52,13 @@ class DecodedWindow:
     is_finished: bool = True
 
     def is_silent(self, options: TranscriptionOptions) -> bool:
-        """Whether the window is skipped: silence is likely, and the text is not."""
+        """True if the window is skipped: silence is likely, and its text is unlikely."""
         if options.no_speech_threshold is None or self.no_speech_prob <= options.no_speech_threshold:
             return False
         return options.logprob_threshold is None or self.avg_logprob <= options.logprob_threshold
 
     def needs_fallback(self, options: TranscriptionOptions) -> bool:
-        """Whether the text is too repetitive or, unless that is because nobody speaks, too unlikely."""
+        """True if the text is too repetitive, or too unlikely although silence is unlikely as well."""
         unlikely = options.logprob_threshold is not None and self.avg_logprob < options.logprob_threshold
         if unlikely and options.no_speech_threshold is not None and self.no_speech_prob > options.no_speech_threshold:
             return False
@@ -63,39 +69,36 @@ class DecodedWindow:
 def decode_window(
     heard: Source, previous_tokens: Sequence[int] = (), prefix: str | None = None
 ) -> Generator[Any, Any, DecodedWindow]:
-    """A job: decode one window, at one temperature after the other until a result is good enough, or at the last one.
+    """A job that decodes one window, at rising temperatures until a result passes the thresholds, or at the last one.
 
-    With encoder_context the encoder first reads a part of the window; where that result is in doubt, all of it.
+    With encoder_context the encoder first reads a part of the window, and all of it if that result is in doubt.
 
-    heard: the window. previous_tokens: what was said before, as a prompt. prefix: how the text begins.
+    heard: the window. previous_tokens: previous text, for the prompt. prefix: beginning of the window's text.
     """
     model, options = heard.model, heard.options
     prompt = window_prompt(heard, previous_tokens, prefix)
     context = model.short_context(heard.features, options)
     if context is not None:
-        decoded = yield from _attempts(heard, prompt, options.temperatures[:1], context)
-        trusted = _is_trusted(heard, decoded)
-        model.short_contexts.count(trusted)
-        if trusted:
+        decoded = yield from _decode_with_fallback(heard, prompt, options.temperatures[:1], context)
+        is_trusted = (
+            decoded.is_finished
+            and not decoded.needs_fallback(options)
+            and not decoded.is_silent(options)
+            and is_plausible(model.tokenizer, model.spec, decoded.tokens, decoded.text, heard.seconds)
+        )
+        model.short_contexts.count(is_trusted)
+        if is_trusted:
             return decoded
-    return (yield from _attempts(heard, prompt, options.temperatures, None))
+    return (yield from _decode_with_fallback(heard, prompt, options.temperatures, None))
 
 
-def _is_trusted(heard: Source, decoded: DecodedWindow) -> bool:
-    """Whether nothing suggests that the encoder read too little of a window. Where in doubt it reads all of it."""
-    model, options = heard.model, heard.options
-    if decoded.needs_fallback(options) or decoded.is_silent(options) or not decoded.is_finished:
-        return False
-    return is_plausible(model.tokenizer, model.spec, decoded.tokens, decoded.text, heard.seconds)
-
-
-def _attempts(
+def _decode_with_fallback(
     heard: Source, prompt: WindowPrompt, temperatures: Sequence[float], context: int | None
 ) -> Generator[Any, Any, DecodedWindow]:
     """A job: the first result that needs no fallback, or the last one. context: see SpeechModel.short_context."""
     model, options = heard.model, heard.options
     no_speech, probe = model.tokenizer.control.no_speech, None
-    if no_speech is not None:  # as likely after the first opening token, which starts the transcript
+    if no_speech is not None:  # its probability after the first opening token
         probe = PromptProbe(logprobs=((len(prompt.earlier), no_speech),))
     no_speech_prob = 0.0
     for attempt, temperature in enumerate(temperatures):
@@ -104,7 +107,7 @@ def _attempts(
         (output,) = yield Submit([model.request(heard.features, prompt.tokens, params, context)])
         if probe is not None:
             no_speech_prob = math.exp(output.prompt_probe.logprobs[0])
-            probe = None  # the prompt stays the same, and so does the answer
+            probe = None  # the prompt of further attempts is the same
         decoded = _decoded(heard, output, temperature, prompt.prefix, no_speech_prob, context)
         if not decoded.needs_fallback(options):
             break
@@ -112,13 +115,13 @@ def _attempts(
 
 
 def _unchanged(logits: Tensor, rows: Any) -> None:
-    """A logits processor that changes nothing."""
+    """Change nothing, as a logits processor."""
 
 
 def _sampling_params(
     heard: Source, temperature: float, prompt: WindowPrompt, probe: PromptProbe | None
 ) -> SamplingParams:
-    """The parameters of one attempt; nothing is left for the checkpoint's settings to fill."""
+    """Return the parameters of one attempt. All are set, so the checkpoint's settings have no effect."""
     model, options = heard.model, heard.options
     search: dict[str, Any] = {"num_beams": 1}
     if temperature > 0:
@@ -131,12 +134,12 @@ def _sampling_params(
             "early_stopping": True,
         }
         search["num_return_sequences"] = min(options.num_beams, SamplingParams(**search).num_hypotheses)
-    # With one, beam search weighs what is left of the vocabulary, as openai-whisper, and not the whole of it.
+    # With a processor, beam search normalises over the allowed tokens, as openai-whisper does, not over all.
     processors: tuple[LogitsProcessor, ...] = (_unchanged,) if search["num_beams"] > 1 else ()
     if model.spec.timestamp_rules is not None and not options.without_timestamps:
         asked = {"max_initial_timestamp": options.max_initial_timestamp, "num_prefix_tokens": len(prompt.prefix)}
         processors = (model.ask("timestamp_rules", model.view, **asked),)
-    # As openai-whisper, half of the positions where the other half is for a prompt.
+    # Half of the positions if the other half is for a prompt, as in openai-whisper.
     longest = model.max_positions // (1 if model.tokenizer.control.start_of_previous is None else 2)
     room = model.max_positions - len(prompt.tokens)
     return SamplingParams(
@@ -160,7 +163,7 @@ def _sampling_params(
 
 
 def divisor(length: int, options: TranscriptionOptions) -> float:
-    """Return what the log probability of a text of so many tokens is divided by, to rank it among others."""
+    """Return the divisor of the log probability of a text of `length` tokens, for ranking."""
     if options.gnmt_length_penalty is not None:
         return float(((5 + length) / 6) ** options.gnmt_length_penalty)
     return float(max(length, 1) ** (1.0 if options.length_penalty is None else options.length_penalty))
@@ -174,7 +177,7 @@ def _decoded(
     no_speech_prob: float,
     context: int | None,
 ) -> DecodedWindow:
-    """The best of a request's samples or hypotheses."""
+    """Return the best of a request's samples or hypotheses."""
     model, options = heard.model, heard.options
 
     def new_tokens(completion: CompletionOutput) -> list[int]:
@@ -205,6 +208,41 @@ def _decoded(
 
 
 def compression_ratio(text: str) -> float:
-    """How many times shorter zlib makes the text; high for a text that repeats itself."""
+    """Return the text's length divided by its length after zlib; high for a repetitive text."""
     data = text.encode()
     return len(data) / len(zlib.compress(data))
+
+
+def is_plausible(
+    tokenizer: SpeechTokenizer, spec: SpeechSpec, tokens: Sequence[int], text: str, seconds: float
+) -> bool:
+    """True if a window's tokens may be the text of `seconds` of sound.
+
+    tokens: including timestamps. text: of the tokens. False for no text, for a run of SHORTEST_RUN tokens or more that
+    is repeated at once, for more text than anyone can say in the time, and for a timestamp more than LATEST_END after
+    the sound.
+    """
+    if not text or len(text) > longest_text(seconds):
+        return False
+    first = tokenizer.control.first_timestamp
+    if first is not None:
+        times = [(token - first) * spec.seconds_per_timestamp for token in tokens if tokenizer.is_timestamp(token)]
+        if max(times, default=0.0) > seconds + LATEST_END:
+            return False
+    return not repeats_itself([token for token in tokens if token in tokenizer.text_tokens])
+
+
+def longest_text(seconds: float) -> float:
+    """Return the largest plausible number of characters in a window."""
+    return max(SHORTEST_TEXT, FASTEST_SPEECH * seconds)
+
+
+def repeats_itself(tokens: Sequence[int]) -> bool:
+    """True if a run of SHORTEST_RUN tokens or more is followed by itself."""
+    for size in range(SHORTEST_RUN, len(tokens) // 2 + 1):
+        alike = 0  # consecutive tokens that are repeated `size` later
+        for one, other in zip(tokens, tokens[size:], strict=False):
+            alike = alike + 1 if one == other else 0
+            if alike == size:
+                return True
+    return False

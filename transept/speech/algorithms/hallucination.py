@@ -1,7 +1,7 @@
-"""Words that look made up, and the silence around them that sequential mode skips.
+"""Skip hallucinated words and the silence around them, in sequential mode.
 
-A rule of openai-whisper (``hallucination_silence_threshold`` in its ``transcribe.py``): a model that hears silence
-writes words that are improbable, very short or very long.
+The rule is openai-whisper's (``hallucination_silence_threshold`` in its ``transcribe.py``): in silence, a model writes
+words that are improbable, very short or very long.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from transept.speech.options import APPEND_PUNCTUATIONS, PREPEND_PUNCTUATIONS
 from transept.speech.segments import Segment, Word
 
 PUNCTUATION = PREPEND_PUNCTUATIONS + APPEND_PUNCTUATIONS
-WORDS_JUDGED = 8  # of a segment, its first
+WORDS_JUDGED = 8  # the first ones of a segment
 IMPROBABLE = 0.15
-SHORTEST_CREDIBLE, LONGEST_CREDIBLE = 0.133, 2.0  # seconds of a word that nobody doubts
+SHORTEST_CREDIBLE, LONGEST_CREDIBLE = 0.133, 2.0  # seconds of a word
 SHORTNESS_WEIGHT = 15  # per second
-DOUBTFUL = 3.0  # score of a segment; where there are fewer words, their number
+DOUBTFUL = 3.0  # score of a segment; the number of its words if that is lower
 SCORE_TOLERANCE = 0.01
 NEAR = 2.0  # seconds from the edge of a window within which silence is taken for granted
-SMALLEST_STEP = 1.0  # seconds that the next window begins later at least
+SMALLEST_STEP = 1.0  # seconds from one window's start to the next one's
 
 
 def last_word_end(segments: Sequence[Segment], otherwise: float) -> float:
-    """Where the last word ends, or the last segment where there is no word; `otherwise` without segments."""
+    """Return the end of the last word, or of the last segment if no word is timed; `otherwise` without segments."""
     for segment in reversed(segments):
         if segment.words:
             return segment.words[-1].end
@@ -34,7 +34,7 @@ def last_word_end(segments: Sequence[Segment], otherwise: float) -> float:
 
 
 def believable(cut: CutWindow, window: Window, source: Source, last_speech: float) -> CutWindow:
-    """The segments to keep of a window whose words are timed; the next one begins as the words say.
+    """Return the segments to keep of a window with timed words; the last word sets the start of the next window.
 
     source: the recording. last_speech: seconds at which the last word before this window ends.
     """
@@ -52,9 +52,9 @@ def believable(cut: CutWindow, window: Window, source: Source, last_speech: floa
 def _without_hallucinations(
     cut: CutWindow, window: Window, source: Source, threshold: float, last_speech: float
 ) -> CutWindow:
-    """Skip the segments from the first on that is made up, and the silence around it; threshold: seconds of silence.
+    """Drop the segments from the first hallucinated one on, and skip the silence around it.
 
-    A window that begins with silence and words made up from it is skipped.
+    threshold: seconds of silence. A window that begins with silence and hallucinated words is skipped.
     """
     fps = source.model.fps
     offset, window_end = window.start / fps, (window.start + source.chunk) / fps
@@ -93,7 +93,7 @@ def _with_words(segments: Sequence[Segment]) -> Segment | None:
 
 
 def _is_anomalous(segment: Segment | None) -> bool:
-    """Whether the first words of a segment are too strange, all together, to have been said."""
+    """True if the first words of a segment look hallucinated, by their total score."""
     if segment is None or not segment.words:
         return False
     words = [word for word in segment.words if word.word not in PUNCTUATION][:WORDS_JUDGED]

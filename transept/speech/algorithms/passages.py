@@ -21,7 +21,7 @@ import numpy as np
 from transept.core.jobs.job import Gather, Offload
 from transept.multimodal.waveforms import Waveform
 from transept.speech.algorithms import sequential
-from transept.speech.algorithms.coverage import Heard, known_within
+from transept.speech.algorithms.second_hearing import Heard, known_within
 from transept.speech.algorithms.segmentation import TOLERANCE
 from transept.speech.algorithms.silence import Part
 from transept.speech.algorithms.source import Source

@@ -1,7 +1,7 @@
-"""From a window's tokens to segments: the model's timestamps cut it, and say where the next window may begin.
+"""From a window's tokens to segments: the model's timestamps cut the window and set the start of the next one.
 
-Sequential mode calls `cut_segments` and, once times and words are settled, `divided`, `cleared` and `audible`; batched
-mode, whose windows are cut between sentences, begins with `whole_segment`.
+Sequential mode calls `cut_segments` and, after words are timed, `divided`, `cleared` and `audible`. Batched mode, which
+cuts windows between sentences, begins with `whole_segment`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from transept.speech.algorithms.decoding import DecodedWindow
-from transept.speech.algorithms.plausibility import LATEST_END, longest_text
+from transept.speech.algorithms.decoding import LATEST_END, DecodedWindow, longest_text
 from transept.speech.algorithms.source import Source, Window
 from transept.speech.segments import Segment
 from transept.speech.timing.turns import cut_between_words
 
-SHORT_WINDOW = 2.0  # seconds; models fill so little sound, and silence up to 30 s after it, with what they said before
+SHORT_WINDOW = 2.0  # seconds; models fill the silence after so little sound with a repetition of the last sentence
 TOLERANCE = 0.5  # seconds by which a model's timestamps may miss a pause
 
 
@@ -26,8 +25,8 @@ TOLERANCE = 0.5  # seconds by which a model's timestamps may miss a pause
 class CutWindow:
     """A window's segments.
 
-    next_start: frame from which on nothing is said yet. ends_in_silence: a lone timestamp at the end says that nobody
-    speaks after it. is_skipped: there are no segments, as nobody speaks or a threshold drops the text.
+    next_start: frame at which the segments end. ends_in_silence: True if the tokens end with a single timestamp, after
+    which there is silence. is_skipped: True without segments: the window is silent, or a threshold dropped its text.
     """
 
     segments: list[Segment]
@@ -37,13 +36,13 @@ class CutWindow:
 
 
 def cut_segments(heard: Source, window: Window, decoded: DecodedWindow) -> CutWindow:
-    """Cut a window between each two neighbouring timestamps, as openai-whisper does.
+    """Cut a window between each two adjacent timestamps, as openai-whisper does.
 
         <|0.00|> one sentence<|2.40|><|2.40|> another<|5.00|><|6.00|> and the beginning of a
-        |--------- segment ---------||------- segment -------||------- left out: heard again from 5.00 on -----
+        |--------- segment ---------||------- segment -------||----- left out: decoded again from 5.00 on ----
 
-    A window without such a pair is one segment. The segments' ids are 0: only the recording's loop knows how many came
-    before. heard: what the window holds.
+    A window without such a pair is one segment. The segments' ids are 0: only the recording's loop can number them.
+    heard: the window's sound.
     """
     model, tokenizer, tokens = heard.model, heard.model.tokenizer, decoded.tokens
     if decoded.is_silent(heard.options) or (tokenizer.control.no_speech is None and not decoded.text):
@@ -85,7 +84,7 @@ def cut_segments(heard: Source, window: Window, decoded: DecodedWindow) -> CutWi
 
 
 def whole_segment(heard: Source, decoded: DecodedWindow, *, seek: int, start: float, end: float) -> Segment:
-    """All of a window's text as one segment, with id 0. heard: the window. seek: frame. start, end: seconds."""
+    """Return a window's text as one segment, with id 0. heard: the window. seek: frame. start, end: seconds."""
     return Segment(
         id=0,
         seek=seek,
@@ -97,13 +96,13 @@ def whole_segment(heard: Source, decoded: DecodedWindow, *, seek: int, start: fl
         avg_logprob=decoded.avg_logprob,
         compression_ratio=decoded.compression_ratio,
         no_speech_prob=decoded.no_speech_prob,
-        language=heard.told_language,
+        language=heard.language if heard.options.multilingual else None,
         token_logprobs=decoded.token_logprobs,
     )
 
 
 def cleared(segments: Sequence[Segment]) -> list[Segment]:
-    """The segments, with nothing in those that have no text or no length."""
+    """Return the segments; those without text or length lose their tokens, words and text."""
     return [
         dataclasses.replace(
             segment,
@@ -136,12 +135,12 @@ def divided(source: Source, segments: Iterable[Segment]) -> list[Segment]:
 
 
 def audible(source: Source, segments: Sequence[Segment], window: Window, clip: Window) -> list[Segment]:
-    """The segments of a window, cleared, without what cannot have been said before the sound's end.
+    """Return the segments of a window, cleared, without text that does not fit before the sound's end.
 
-    clip: the sound; silence fills the model's window after it. What the model times more than LATEST_END beyond it ends
-    with it. After the clip's first window, what begins after the sound is left out, and text for which there was no
-    time: the last sentence again, as models write it, and not only for the last third of a second of a file.
-    With ``multilingual`` segments end with the window, after which another language may be spoken.
+    clip: the sound; silence fills the model's window after it. A segment that ends more than LATEST_END after the sound
+    is cut to its end. After the clip's first window, segments that begin after the sound are dropped, and so is text
+    that is too long for the remaining sound: models repeat the last sentence there.
+    With ``multilingual`` segments end with the window, because another language may follow it.
     """
     fps, kept = source.model.fps, []
     if source.options.multilingual:

@@ -13,17 +13,15 @@ from collections.abc import Callable, Generator
 from typing import Any, TypeAlias
 
 from transept.core.jobs.job import Job
-from transept.speech.algorithms.coverage import Heard, Stretch
 from transept.speech.algorithms.decoding import DecodedWindow, decode_window
 from transept.speech.algorithms.hallucination import believable, last_word_end
-from transept.speech.algorithms.language_changes import in_one_language
+from transept.speech.algorithms.language import in_one_language
 from transept.speech.algorithms.prompt import EarlierText
-from transept.speech.algorithms.second_hearing import SecondHearing
+from transept.speech.algorithms.second_hearing import Heard, SecondHearing, Stretch
 from transept.speech.algorithms.segmentation import audible, cleared, cut_segments, divided
 from transept.speech.algorithms.source import Source, Window
 from transept.speech.algorithms.window_words import add_words
-from transept.speech.events import Found
-from transept.speech.segments import Segment
+from transept.speech.segments import Found, Segment
 from transept.speech.timing.timeline import Timeline
 
 # Makes a job after each window. Receives the clip, the window, its segments, and the frame where the next one begins.
@@ -45,7 +43,7 @@ def decode_windows(source: Source, listener: Listener) -> Generator[Any, Any, in
         while start < last:
             window = Window(start, min(source.chunk, last - start))
             heard = source.window(window)
-            if heard.is_flat:
+            if heard.features.amin() == heard.features.amax():  # digital silence, for which models invent words
                 start = window.end
                 yield from listener(clip, window, [], start)
                 continue

@@ -1,6 +1,6 @@
-"""What is left of a recording without its silence: one waveform for sequential mode, or the windows of batched mode.
+"""Recordings without their silence: one waveform for sequential mode, or the windows of batched mode.
 
-Called by `transept.speech.recording`; both functions read the whole recording, so they run beside the engine.
+`transept.speech.recording` calls these functions in another thread, because they read the whole recording.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from functools import cached_property
 
 import numpy as np
 
-from transept.errors import ParameterError
 from transept.multimodal.large_memory import empty
 from transept.multimodal.waveforms import Waveform
-from transept.speech.algorithms.coverage import Stretch, known_within
+from transept.speech.algorithms.second_hearing import Stretch, known_within
 from transept.speech.options import TranscriptionOptions
 from transept.speech.speech_model import SpeechModel
 from transept.speech.timing.timeline import Timeline
@@ -24,9 +23,9 @@ from transept.speech.vad.spans import BATCHED_MIN_SILENCE_MS, SAMPLE_RATE, Span,
 
 
 def speech_only(waveform: Waveform, rate: int, options: TranscriptionOptions) -> tuple[Waveform, Timeline]:
-    """What is spoken within clip_timestamps, joined, and the times that its parts have in the recording.
+    """Return the speech within clip_timestamps, joined, and a map from its times to the recording's.
 
-    waveform: float32 [samples]. rate: in a second.
+    waveform: float32 [samples]. rate: in Hz.
     """
     spoken, clips = speech_spans(waveform, options.vad_options), options.clips(len(waveform), rate)
     cut = [Span(max(span.start, begin), min(span.end, end)) for begin, end in clips for span in spoken]
@@ -63,23 +62,23 @@ class SpokenWindow(Part):
 
     @cached_property
     def timeline(self) -> Timeline:
-        """From times in the window to times in the recording."""
+        """Map from times in the window to times in the recording."""
         return Timeline(self.kept, SAMPLE_RATE)
 
     @cached_property
     def stretches(self) -> list[Stretch]:
-        """Where somebody speaks for long, without the pauses of up to SHORT_PAUSE between."""
+        """Stretches of long speech; pauses of up to SHORT_PAUSE count as speech."""
         return known_within(self.spans, (0.0, math.inf))
 
     def of(self, indices: range) -> SpokenWindow:
-        """The window of some of the spans alone. indices: of neighbours."""
+        """Return the window of some adjacent spans. indices: of the spans."""
         own = slice(indices.start, indices.stop)
         return dataclasses.replace(
             self, spans=self.spans[own], kept=self.kept[own], prefix=None if indices.start else self.prefix
         )
 
     def part(self, stretch: Stretch) -> SpokenWindow:
-        """The window of the spans whose middle lies in a stretch; the same window if that is true of none."""
+        """Return the window of the spans whose middle is in a stretch; the same window if there is no such span."""
         begin, end = stretch
         inside = [
             index for index, span in enumerate(self.spans) if begin <= (span.start + span.end) / 2 / SAMPLE_RATE <= end
@@ -88,17 +87,10 @@ class SpokenWindow(Part):
 
 
 def spoken_windows(model: SpeechModel, waveform: Waveform, options: TranscriptionOptions) -> list[SpokenWindow]:
-    """The windows of a recording, in order of time; none reaches from one of clip_timestamps' stretches into the next.
+    """Return the windows of a recording, in order of time. A window never spans two stretches of clip_timestamps.
 
-    waveform: float32 [samples]. Raises ParameterError for a family that takes sound at another rate than 16 kHz.
+    waveform: float32 [samples] at 16 kHz.
     """
-    if model.spec.sample_rate != SAMPLE_RATE:
-        raise ParameterError(
-            f"voice activity is found at {SAMPLE_RATE} Hz, and this model takes {model.spec.sample_rate} Hz; "
-            "leave {batched} False",
-            param="batched",
-            value=True,
-        )
     frame = SAMPLE_RATE // model.fps  # samples
     room = model.chunk_frames(options) * frame  # samples
     given, min_silence = options.vad_options, options.vad_options.min_silence_duration_ms

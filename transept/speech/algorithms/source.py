@@ -62,11 +62,6 @@ class Source:
         return self.model.chunk_frames(self.options)
 
     @property
-    def is_flat(self) -> bool:
-        """True for digital silence, for which models make up words."""
-        return bool(self.features.amin() == self.features.amax())
-
-    @property
     def times_words(self) -> bool:
         """True if the words of each window are timed.
 
@@ -74,11 +69,6 @@ class Source:
         cover speech that its text leaves out.
         """
         return self.options.word_timestamps or (self.speech is not None and bool(self.model.alignment_heads))
-
-    @property
-    def told_language(self) -> str | None:
-        """The language that segments carry: their window's with ``multilingual``, otherwise None."""
-        return self.language if self.options.multilingual else None
 
     def window(self, window: Window) -> Source:
         """Return the part of the source in a window."""

@@ -1,8 +1,7 @@
-"""Words for a decoded window: one more request over the same encoder input, whose decoder prompt is the finished text.
+"""Time the words of a decoded window with another request on the same encoder input, whose prompt is the text.
 
-Sequential mode calls `add_words`, batched mode `time_words`; the times are made in `timing.words`. A text that
-fills the decoder's positions leaves none for the tokens around it: then there are two requests, with the text's begin
-and with its end.
+Sequential mode calls `add_words`, batched mode `time_words`; `timing.words` computes the times. A text that fills the
+decoder's positions needs two requests, with its beginning and with its end, because other tokens surround it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from transept.speech.timing.words import WordTiming, place_words, token_times, w
 def add_words(
     heard: Source, segments: Sequence[Segment], time_offset: float, last_speech: float, context: int | None = None
 ) -> Generator[Any, Any, list[Segment]]:
-    """A job: the segments of one window with their words, and with start and end as the words say.
+    """A job: the segments of one window with their words, and with the start and end of the words.
 
     time_offset, last_speech: seconds at which the window begins, and at which the last word before it ends. context: of
     its DecodedWindow.
@@ -44,19 +43,19 @@ def add_words(
 
 
 def time_words(heard: Source, text: Sequence[int], context: int | None = None) -> Generator[Any, Any, list[WordTiming]]:
-    """A job: the words of one window's text with their times, and with their probabilities if those are asked for.
+    """A job: the words of one window's text with their times and probabilities.
 
-    text: tokens, without timestamps. context: of the window's DecodedWindow.
-    Without word_timestamps every probability is 1, for which nothing is computed.
+    text: tokens, without timestamps. context: of the window's DecodedWindow. Without word_timestamps, probabilities are
+    not computed and are all 1.
 
-    Of a text that is too long for one request, the last tokens are timed by a second one, whose decoder prompt leaves
-    out the text's begin instead of its end. They never begin before those of the first.
+    If a text is too long for one request, a second one times its last tokens, without the text's beginning. They never
+    start before the tokens of the first request.
     """
     if not text:
         return []
     model, options = heard.model, heard.options
     opening = model.opening_tokens(heard.language, options, timestamps=False)
-    room = model.max_positions - len(opening) - 2  # beside the end of the text and the token that a request gives
+    room = model.max_positions - len(opening) - 2  # besides the end of text and the token that a request generates
     starts = range(0, len(text), room)
     begins = [max(0, min(start, len(text) - room)) for start in starts]
     parts = [text[begin : begin + room] for begin in begins]
@@ -84,7 +83,7 @@ def time_words(heard: Source, text: Sequence[int], context: int | None = None) -
 
 
 def _timing_request(heard: Source, opening: Sequence[int], text: Sequence[int], context: int | None) -> Request:
-    """Read where the heads look at each token of a text, and its log probability if word_timestamps asks for it."""
+    """Return the request for the cross-attention of a text's tokens and, with word_timestamps, their probabilities."""
     model, options = heard.model, heard.options
     first = len(opening) - 1  # position after which the first text token comes
     probe = PromptProbe(

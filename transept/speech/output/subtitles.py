@@ -1,7 +1,7 @@
 """Subtitles from segments: the words, the line breaks, the start and the end of each subtitle.
 
 Called by `transept.speech.output.writers` and `advanced_substation`, which write them. The layout is openai-whisper's,
-but words are never broken (`transept.speech.word_breaks`) and have a duration (`transept.speech.durations`).
+but words are never broken and have a duration (`transept.speech.word_breaks`).
 `transept.compat.whisper` lays out openai-whisper's own words with `fill_subtitles` and `cues_of_words`.
 """
 
@@ -15,9 +15,8 @@ from typing import Annotated
 
 from transept.errors import ParameterError
 from transept.options import Option, declares_options, take_options
-from transept.speech.durations import SHORTEST, lengthened
 from transept.speech.segments import Segment, Word
-from transept.speech.word_breaks import may_break, whole_words
+from transept.speech.word_breaks import SHORTEST, lengthened, may_break, whole_words
 
 UNBOUNDED = 1000  # characters a line, words a subtitle, where the layout leaves them open
 CUE_PAUSE = 3.0  # seconds between the starts of two words after which subtitles that are filled up are cut

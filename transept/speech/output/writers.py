@@ -105,14 +105,12 @@ def _web_video_text(segments: Sequence[Segment], language: str, layout: Subtitle
 
 def web_video_text(cues: Iterable[Cue]) -> str:
     """A WebVTT file's text. The cues' texts are markup, in which words are escaped."""
-    return "WEBVTT\n\n" + "".join(
-        f"{clock(cue.start)} --> {clock(cue.end)}\n{_voice(cue)}{cue.text}\n\n" for cue in cues
-    )
-
-
-def _voice(cue: Cue) -> str:
-    """WebVTT's voice span, which lasts to the end of its cue."""
-    return "" if cue.speaker is None else f"<v {html.escape(cue.speaker, quote=False)}>"
+    text = "WEBVTT\n\n"
+    for cue in cues:
+        # A voice span lasts to the end of its cue.
+        voice = "" if cue.speaker is None else f"<v {html.escape(cue.speaker, quote=False)}>"
+        text += f"{clock(cue.start)} --> {clock(cue.end)}\n{voice}{cue.text}\n\n"
+    return text
 
 
 def _table(segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> str:
@@ -148,10 +146,6 @@ def _lyrics(segments: Sequence[Segment], language: str, layout: SubtitleLayout) 
     return "".join(lines)
 
 
-def _karaoke(segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> str:
-    return karaoke(segments, layout)
-
-
 def _json(segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> str:
     listed = []
     for segment in segments:
@@ -171,7 +165,7 @@ FORMATS: dict[str, Callable[[Sequence[Segment], str, SubtitleLayout], str]] = {
     "json": _json,
     "lrc": _lyrics,
     "csv": _comma_separated,
-    "ass": _karaoke,
+    "ass": lambda segments, _, layout: karaoke(segments, layout),
 }
 MEDIA_TYPES = {
     "txt": "text/plain",

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from transept.speech.timing.word_tokens import UNSPACED_LANGUAGES
+from transept.speech.timing.words import UNSPACED_LANGUAGES
 
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*")  # noqa: RUF001  full-width marks are meant
 

@@ -1,32 +1,34 @@
-"""When each word of a window was said, from the cross-attention of the heads that follow the speech.
+"""Word times of a window, from the cross-attention of the heads that follow the speech.
 
-The rules are openai-whisper's (``whisper/timing.py``). Pure numpy: `timing.window_words` makes the request
-whose decoder prompt is the finished text, and hands what its probe read to `token_times` and `word_timings`;
-`place_words` then gives new segments with their words.
+The rules are openai-whisper's (``whisper/timing.py``). Pure NumPy: `algorithms.window_words` makes the request whose
+decoder prompt is the finished text, and passes its cross-attention to `token_times` (median filter, dynamic time
+warping) and `word_timings`; `place_words` then returns segments with words.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from transept.core.kernels.dispatch import CHEAPEST_PATH, MEDIANS, NEIGHBOURS
 from transept.speech.segments import Segment, Word
-from transept.speech.timing.alignment import alignment_cost, warping_path
-from transept.speech.timing.word_tokens import split_words
 
 SENTENCE_ENDS = ".。!！?？"  # noqa: RUF001  full-width marks are meant
-LONGEST_MEDIAN = 0.7  # seconds; a median word longer than this is no measure of the others
-PAUSE_MEDIANS = 4  # a pause as long as so many median words is a long one
+LONGEST_MEDIAN = 0.7  # seconds; a longer median word says nothing about the others
+PAUSE_MEDIANS = 4  # a pause of this many median words is a long one
 CLEAR_DIFFERENCE = 0.5  # seconds between a segment's time and its word's from which the segment's is believed
+UNSPACED_LANGUAGES = frozenset({"zh", "ja", "th", "lo", "my", "yue"})  # no blanks between words; as in openai-whisper
+REPLACEMENT = "\ufffd"  # what a tokenizer writes for bytes that are not a character
 
 
 @dataclass(frozen=True)
 class WordTiming:
-    """A word of a window. start, end: seconds from the window's begin. probability: mean over its tokens."""
+    """A word of a window. start, end: seconds from the window's start. probability: mean over its tokens."""
 
     word: str
     tokens: list[int]
@@ -36,7 +38,7 @@ class WordTiming:
 
     @property
     def duration(self) -> float:
-        """Seconds."""
+        """Length in seconds."""
         return self.end - self.start
 
 
@@ -48,21 +50,21 @@ def token_times(
     frames_per_position: int,
     frames_per_second: float,
 ) -> np.ndarray:
-    """When each token of a window's text begins and the last one ends: seconds, [num_text_tokens + 1], rising.
+    """Return the start of each token of a window's text and the end of the last one.
 
     weights: [heads, tokens of the decoder prompt, encoder positions], cross-attention after softmax over all positions;
         the decoder prompt ends with the token before the text, the text and the end-of-text token.
-    num_frames: frames of the window that are recording, not padding; positions beyond them are not looked at.
-    frames_per_position: frames that the encoder makes one position of (Whisper's convolutions: 2).
+    num_frames: frames of the window without padding; later positions are ignored.
+    frames_per_position: frames for each encoder position (Whisper's convolutions: 2).
     frames_per_second: of the features (Whisper: 100).
 
-    Returns nothing, shape [0], for an empty text and for a window shorter than one position.
+    Returns seconds, ascending, [num_text_tokens + 1]; [0] for an empty text and for a window shorter than one position.
     """
     num_positions = num_frames // frames_per_position
     if not num_text_tokens or not num_positions:
         return np.empty(0)
     cost = alignment_cost(weights[:, :, :num_positions])
-    # A token's row looks at what comes after it: the row before the text finds its first token, the last its end.
+    # A token's row attends to the sound of the next token: the row before the text finds the text's first token.
     rows, positions = warping_path(cost[-num_text_tokens - 2 : -1])
     times: np.ndarray = positions[np.diff(rows, prepend=-1) > 0] * frames_per_position / frames_per_second
     return times
@@ -76,10 +78,10 @@ def word_timings(
     tokenizer: Any,
     language: str | None,
 ) -> list[WordTiming]:
-    """The words of a window's text, in order, with their times.
+    """Return the words of a window's text, in order, with their times.
 
-    text_tokens: token ids of the text. logprobs: the log probability of each. times: seconds, as `token_times` gives
-    them; empty: no words. tokenizer: of transformers. language: code, or None; see `split_words`.
+    text_tokens: token ids of the text. logprobs: the log probability of each. times: seconds, from `token_times`;
+    empty: no words. tokenizer: of transformers. language: code, or None; see `split_words`.
     """
     if not len(times):
         return []
@@ -103,15 +105,15 @@ def place_words(
     prepend_punctuations: str,
     append_punctuations: str,
 ) -> list[Segment]:
-    """The segments of a window with their words, and with start and end as the words say.
+    """Return the segments of a window with their words, and with the start and end of the words.
 
-    timings: of the segments' joined text, as `word_timings` gives them. num_text_tokens: of each segment.
-    time_offset: where the window begins, in seconds of the recording. last_speech_timestamp: where the last word before
-    this window ends, in seconds of the recording; 0 when there is none. prepend_punctuations, append_punctuations:
-    marks that become part of the word behind or before them.
+    timings: of the segments' joined text, from `word_timings`. num_text_tokens: of each segment. time_offset: start of
+    the window, in seconds of the recording. last_speech_timestamp: end of the last word before this window, in seconds
+    of the recording; 0 if there is none. prepend_punctuations, append_punctuations: marks that become part of the word
+    after or before them.
 
-    The words' times are mended where attention is known to err: a word much longer than the median next to the end of a
-    sentence, after a pause, or beyond what the segment's own timestamps say is shortened.
+    Known errors of attention are corrected: a word much longer than the median is shortened at the end of a sentence,
+    after a pause, and where it exceeds the segment's own timestamps.
     """
     durations = [timing.duration for timing in timings if timing.duration]
     median = min(LONGEST_MEDIAN, float(np.median(durations))) if durations else 0.0
@@ -139,11 +141,11 @@ def place_words(
 
 
 def merge_punctuation(timings: Sequence[WordTiming], prepended: str, appended: str) -> list[WordTiming]:
-    """Join each mark of ``prepended`` to the word behind it, then each of ``appended`` to the word before it.
+    """Join each mark of ``prepended`` to the word after it, then each of ``appended`` to the word before it.
 
     The word keeps its time and probability. A mark counts as opening only with a blank before it.
     """
-    # A mark that has moved leaves an empty place until the end: what follows it must not be joined across it.
+    # A moved mark leaves an empty place until the end: the marks after it must not be joined across it.
     opened: list[WordTiming] = []  # from the last to the first
     following = None  # index in opened of the word that opening marks join
     for timing in reversed(timings):
@@ -168,7 +170,7 @@ def _joined(parts: Sequence[WordTiming], timed_as: WordTiming) -> WordTiming:
 
 
 def _shorten_at_sentence_ends(timings: Sequence[WordTiming], longest: float) -> list[WordTiming]:
-    """Cut the silence between sentences off the mark before it, or else off the word behind it."""
+    """Cut the silence between sentences off the mark before it, or otherwise off the word after it."""
     shortened = list(timings)
     for i in range(1, len(shortened)):
         timing = shortened[i]
@@ -182,7 +184,7 @@ def _shorten_at_sentence_ends(timings: Sequence[WordTiming], longest: float) -> 
 
 
 def _settle(segment: Segment, words: list[Word], median: float, last_speech_timestamp: float) -> Segment:
-    """The segment with its words, after shortening its first and last words where they are too long to be true."""
+    """Return the segment with its words, the first and the last shortened if they are too long to be true."""
     if not words:
         return dataclasses.replace(segment, words=[])
     words = _shorten_after_pause(words, median, last_speech_timestamp)
@@ -199,7 +201,7 @@ def _settle(segment: Segment, words: list[Word], median: float, last_speech_time
 
 
 def _shorten_after_pause(words: list[Word], median: float, last_speech_timestamp: float) -> list[Word]:
-    """Let the first word, and the second with it, begin later when a pause before them was taken for speech."""
+    """Let the first word, and the second with it, begin later if a pause before them was mistaken for speech."""
     longest = 2 * median
     first, *others = words
     second = others[0] if others else None
@@ -212,3 +214,88 @@ def _shorten_after_pause(words: list[Word], median: float, last_speech_timestamp
         first = dataclasses.replace(first, end=boundary)
         others[0] = dataclasses.replace(second, start=boundary)
     return [dataclasses.replace(first, start=max(0.0, first.end - longest)), *others]
+
+
+def alignment_cost(weights: np.ndarray) -> np.ndarray:
+    """Return the cost of saying a token at a position, from the weights of the heads that follow the speech.
+
+    weights: [heads, tokens, positions], none negative. Only their proportions within a token count, so a part of a
+    longer softmax may be passed. Returns [tokens, positions] in float32, low where the heads attend.
+    The rule is openai-whisper's: standardise over the tokens, median over neighbouring positions, mean over the heads.
+    """
+    total = np.zeros(weights.shape[1:], dtype=np.float32)
+    for head in weights:
+        share = head / np.maximum(head.sum(axis=-1, keepdims=True), np.finfo(np.float32).tiny)
+        mean = share.mean(axis=0, dtype=np.float64).astype(np.float32)
+        deviation = share.std(axis=0, dtype=np.float64).astype(np.float32)
+        standard = np.divide(share - mean, deviation, out=np.zeros_like(share), where=deviation > 0)
+        total += median_filter(standard)
+    return -total / len(weights)
+
+
+def median_filter(values: np.ndarray) -> np.ndarray:
+    """Return the median of each value and its NEIGHBOURS to either side along the last axis, mirrored at both ends.
+
+    values: float32; unchanged if the axis is too short to be mirrored. As many neighbours as in openai-whisper.
+    """
+    length = values.shape[-1]
+    if length <= NEIGHBOURS:
+        return values
+    padded = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(NEIGHBOURS, NEIGHBOURS)], mode="reflect")
+    return MEDIANS.only(padded.reshape(-1, length + 2 * NEIGHBOURS)).reshape(values.shape)
+
+
+def warping_path(cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Find the cheapest path through a matrix, by steps right, down or both (Sakoe & Chiba 1978).
+
+    cost: [rows, columns], neither 0. Returns the rows and the columns of its cells, from the first cell to the last.
+    Among equally cheap ways into a cell, the one from the left is chosen, as in openai-whisper.
+    """
+    path = CHEAPEST_PATH.only(cost)
+    return path[:, 0], path[:, 1]
+
+
+def split_words(tokens: Sequence[int], tokenizer: Any, language: str | None) -> list[tuple[str, list[int]]]:
+    """Return the words of a text with their tokens, in order.
+
+    tokenizer: of transformers. language: code; in a language without blanks between words, each run of tokens that
+    makes whole characters is a word. A blank belongs to the word after it, and punctuation is a separate word.
+    """
+    pieces = _whole_characters(tokens, tokenizer)
+    if language in UNSPACED_LANGUAGES:
+        return pieces
+    words: list[tuple[str, list[int]]] = []
+    for text, ids in pieces:
+        if not words or text.startswith(" ") or text.strip() in string.punctuation:
+            words.append((text, ids))
+        else:
+            begun, begun_ids = words[-1]
+            words[-1] = (begun + text, begun_ids + ids)
+    return words
+
+
+def _whole_characters(tokens: Sequence[int], tokenizer: Any) -> list[tuple[str, list[int]]]:
+    """Return the shortest runs of tokens that end with a character, with their texts.
+
+    A token may end inside a character, as byte-level tokens of many scripts do.
+    """
+    whole = _decode(tokens, tokenizer)
+    pieces: list[tuple[str, list[int]]] = []
+    done = 0  # characters of the whole text in the pieces
+    run: list[int] = []
+    for token in tokens:
+        run.append(token)
+        text = _decode(run, tokenizer)
+        broken = text.find(REPLACEMENT)
+        # The model wrote a replacement character that is also in the whole text; another one comes from this cut.
+        if broken < 0 or whole[done + broken : done + broken + 1] == REPLACEMENT:
+            pieces.append((text, run))
+            done += len(text)
+            run = []
+    if run:  # the text ends inside a character
+        pieces.append((whole[done:], run))
+    return pieces
+
+
+def _decode(tokens: Sequence[int], tokenizer: Any) -> str:
+    return str(tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False))

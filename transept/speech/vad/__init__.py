@@ -1,1 +1,1 @@
-"""Where someone speaks."""
+"""Voice activity detection."""

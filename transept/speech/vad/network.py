@@ -1,7 +1,7 @@
-"""The network of silero-vad's package over many frames at a time instead of one after the other.
+"""silero-vad's network, over many frames at a time.
 
-Called by `vad.spans`. Of its layers only the recurrent one needs the frame before. The others are computed as
-products of matrices: a frame is too short for PyTorch's convolutions.
+`vad.spans` calls it. Only the recurrent layer depends on the previous frame. The other layers are computed as matrix
+products, because a frame is too short for PyTorch's convolutions.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FRAME = 512  # samples; 32 ms, for which the network gives one probability
-CONTEXT = 64  # samples before a frame that the network looks at, too
+CONTEXT = 64  # samples before a frame that the network also reads
 BLOCK_FRAMES = 512  # at a time; 16 s
 
 
 def speech_probabilities(waveform: Waveform) -> npt.NDArray[np.float32]:
-    """How likely each frame of 32 ms is to be speech: [-(-num_samples // FRAME)] float32.
+    """Return the probability of speech in each frame of 32 ms: [-(-num_samples // FRAME)] float32.
 
-    waveform: float32 [samples] at 16 kHz. What the package's own model gives frame by frame.
+    waveform: float32 [samples] at 16 kHz. The result equals that of the package's own model, frame by frame.
     """
     import torch
 
@@ -46,9 +46,9 @@ def speech_probabilities(waveform: Waveform) -> npt.NDArray[np.float32]:
 
 
 def _frame_blocks(waveform: Waveform) -> Iterator[Tensor]:
-    """Blocks of frames, each with its context before it: [up to BLOCK_FRAMES, CONTEXT + FRAME].
+    """Yield blocks of frames, each with its context before it: [up to BLOCK_FRAMES, CONTEXT + FRAME].
 
-    The recording has zeros before its first sample and after its last.
+    The recording is padded with zeros on both sides.
     """
     import torch
 
@@ -61,7 +61,7 @@ def _frame_blocks(waveform: Waveform) -> Iterator[Tensor]:
 
 
 def _features(network: Any, frames: Tensor) -> Tensor:
-    """frames: [frames, samples]. Returns what the recurrent layer is given: [frames, 128]."""
+    """Compute the input of the recurrent layer, [frames, 128]. frames: [frames, samples]."""
     import torch
     from torch.nn import functional as F
 
@@ -69,7 +69,7 @@ def _features(network: Any, frames: Tensor) -> Tensor:
     window = basis.shape[1]
     padded = F.pad(frames, (0, CONTEXT), mode="reflect")
     real, imaginary = F.linear(padded.unfold(1, window, window // 2).contiguous(), basis).chunk(2, dim=-1)
-    x = torch.hypot(real, imaginary)  # [frames, positions, channels], as everything that follows
+    x = torch.hypot(real, imaginary)  # [frames, positions, channels], also below
     for block in network.encoder.children():
         conv = block.reparam_conv
         weight = conv.weight.transpose(1, 2)  # [out, neighbours, in]
@@ -80,7 +80,7 @@ def _features(network: Any, frames: Tensor) -> Tensor:
 
 @cache
 def _load_network() -> Any:
-    """The packaged network for 16 kHz."""
+    """Load the package's network for 16 kHz."""
     import torch
 
     threads = torch.get_num_threads()

@@ -1,46 +1,44 @@
-"""VadOptions: what counts as speech. Read without NumPy, as all options are; `spans` finds speech by them."""
+"""VadOptions: options of voice activity detection, which `spans` applies. Imports no NumPy, like all options."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import Annotated
 
 from transept.options import Option, declared, declares_options, refusal, take_options
 
 RECORDING = "the way through the recording"
+recording = partial(Option, group=RECORDING)
 
 
 @declares_options("VadOptions has no")
 @dataclass(frozen=True)
 class VadOptions:
-    """What counts as speech, under faster-whisper's names.
+    """Options of voice activity detection, under faster-whisper's names.
 
     Raises ParameterError for unknown options and values out of range.
     """
 
-    threshold: Annotated[
-        float, Option("probability from which sound is speech", group=RECORDING, metavar="P", gt=0.0, lt=1.0)
-    ] = 0.5
+    threshold: Annotated[float, recording("probability from which sound is speech", metavar="P", gt=0.0, lt=1.0)] = 0.5
     neg_threshold: Annotated[
         float | None,
-        Option(
+        recording(
             "probability under which speech ends",
             "At least 0.01, and not above threshold.",
-            group=RECORDING,
             metavar="P",
             default="0.15 less",
             gt=0.0,
             lt=1.0,
         ),
     ] = None
-    min_speech_duration_ms: Annotated[float, Option("drop shorter speech", group=RECORDING, metavar="MS", ge=0)] = 0
+    min_speech_duration_ms: Annotated[float, recording("drop shorter speech", metavar="MS", ge=0)] = 0
     max_speech_duration_s: Annotated[
         float,
-        Option(
+        recording(
             "cut longer speech",
             "It is cut at its quietest points. Batched mode never goes beyond the model's window.",
-            group=RECORDING,
             metavar="S",
             default="never; batched: the window",
             ge=1.0,
@@ -48,17 +46,12 @@ class VadOptions:
         ),
     ] = inf
     min_silence_duration_ms: Annotated[
-        float | None,
-        Option("keep shorter pauses", group=RECORDING, metavar="MS", default="2000; batched: 64", ge=0),
+        float | None, recording("keep shorter pauses", metavar="MS", default="2000; batched: 64", ge=0)
     ] = None
     speech_pad_ms: Annotated[
         float,
-        Option(
-            "silence to keep on both sides of speech",
-            "Of a short pause, each side takes half.",
-            group=RECORDING,
-            metavar="MS",
-            ge=0,
+        recording(
+            "silence to keep on both sides of speech", "Of a short pause, each side takes half.", metavar="MS", ge=0
         ),
     ] = 400
 

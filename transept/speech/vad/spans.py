@@ -1,7 +1,7 @@
-"""Where someone speaks in a recording, by the voice-activity model that the package silero-vad carries.
+"""Find the speech in a recording, with the voice activity detection of the package silero-vad.
 
-Batched mode cuts recordings into windows with it, and the VAD filter of sequential mode leaves silence out. Nothing
-here knows a speech family, and nothing here changes samples. silero-vad loads with the first call.
+Auto and batched mode divide recordings by it, and the VAD filter of sequential mode leaves silence out. Nothing here
+depends on a speech family, or changes samples. silero-vad loads with the first call.
 """
 
 from __future__ import annotations
@@ -19,27 +19,28 @@ from transept.speech.vad.options import VadOptions
 SAMPLE_RATE = 16_000  # Hz
 SMOOTHING = 5  # frames; 160 ms, about the shortest pause between words
 
-LONGEST_PAUSE = 16_000  # samples that count when windows are packed; a pause of a second is as good as a longer one
-
+LONGEST_PAUSE = 16_000  # samples; for packing, a pause of a second is as good as a longer one
 BATCHED_MIN_SILENCE_MS = 64  # two frames: many places where windows may end
 FILTER_MIN_SILENCE_MS = 2000
 
 
 class Span(NamedTuple):
-    """A stretch of a recording. start, end: samples at 16 kHz, the end not included."""
+    """A stretch of a recording. start, end: samples at 16 kHz, without the sample at the end."""
 
     start: int
     end: int
 
 
 def speech_spans(waveform: Waveform, options: VadOptions | None = None) -> list[Span]:
-    """The stretches of a recording in which someone speaks, rising and apart from each other.
+    """Return the stretches of speech in a recording, ascending and disjoint.
 
     waveform: float32 [num_samples], mono at 16 kHz, of any length: it is read in blocks.
     """
     options = options or VadOptions()
     probabilities = speech_probabilities(waveform)
-    from silero_vad import get_speech_timestamps_from_probs  # after the network, which mends what this import does
+    from silero_vad import (
+        get_speech_timestamps_from_probs,
+    )  # after the network, whose loading undoes a side effect of this import
 
     min_silence = options.min_silence_duration_ms
     found = get_speech_timestamps_from_probs(
@@ -57,9 +58,9 @@ def speech_spans(waveform: Waveform, options: VadOptions | None = None) -> list[
 
 
 def padded(spans: Sequence[Span], pad: int, num_samples: int) -> list[Span]:
-    """Each span with so many samples of the silence before and after it; of a short pause, each side takes half.
+    """Extend each span by `pad` samples of the silence on both sides; of a short pause, each side takes half.
 
-    spans: rising, in a recording of num_samples.
+    spans: ascending, in a recording of num_samples.
     """
     borders = [0, *((one.end + other.start) // 2 for one, other in pairwise(spans)), num_samples]
     return [
@@ -69,13 +70,13 @@ def padded(spans: Sequence[Span], pad: int, num_samples: int) -> list[Span]:
 
 
 def pack(spans: Sequence[Span], kept: Sequence[Span], max_samples: int) -> list[tuple[int, int]]:
-    """The fewest windows of max_samples that hold all spans; of those, the ones with the longest pauses between them.
+    """Pack all spans into the fewest windows of max_samples; of those, choose the longest pauses between windows.
 
-    spans: rising. kept: what a window holds of each, itself at most max_samples; what lies between is cut out. Returns
-    the first and the last + 1 span of each window, in order.
+    spans: ascending. kept: each span's part of a window, at most max_samples; the sound between the parts is cut out.
+    Returns the first and the last + 1 span of each window, in order.
     """
-    # best[n]: how many windows the first n spans need, and minus the pauses between them; begins[n]: where the last of
-    # them begins.
+    # best[n]: number of windows for the first n spans, and minus the pauses between them; begins[n]: first span of the
+    # last of them.
     best, begins = [(0, 0)], [0]
     for n in range(1, len(spans) + 1):
         choices: list[tuple[int, int, int]] = []
@@ -99,7 +100,7 @@ def pack(spans: Sequence[Span], kept: Sequence[Span], max_samples: int) -> list[
 
 
 def silence_between(spans: Sequence[Span], times: Sequence[float]) -> list[float]:
-    """Seconds in which nobody speaks between each two neighbouring times. spans: rising. times: seconds, rising."""
+    """Return the seconds of silence between each two adjacent times. spans: ascending. times: seconds, ascending."""
     silence = []
     for begin, end in pairwise(times):
         speech = sum(
@@ -110,7 +111,7 @@ def silence_between(spans: Sequence[Span], times: Sequence[float]) -> list[float
 
 
 def _shortened(waveform: Waveform, spans: Iterable[Span], max_samples: float) -> Iterator[Span]:
-    """The spans, with those over max_samples cut where they are quietest in the second half of what may be kept."""
+    """Yield the spans; those over max_samples are cut at the quietest place in the second half of max_samples."""
     for start, end in spans:
         while end - start > max_samples:
             cut = _quietest(waveform, start + int(max_samples / 2), start + int(max_samples))
@@ -120,7 +121,7 @@ def _shortened(waveform: Waveform, spans: Iterable[Span], max_samples: float) ->
 
 
 def _quietest(waveform: Waveform, start: int, end: int) -> int:
-    """The sample in the middle of the quietest 160 ms between two samples, which are further apart than that."""
+    """Return the middle of the quietest 160 ms between two samples that are further apart than that."""
     num_frames = (end - start) // FRAME
     frames = waveform[start : start + num_frames * FRAME].reshape(num_frames, FRAME)
     loudness = np.convolve(np.square(frames).mean(axis=1), np.ones(SMOOTHING), mode="valid")
