@@ -19,6 +19,7 @@ from transept.core.config import EngineConfig
 from transept.core.request.limits import Limits
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.request.single_text import WITHOUT_RESULT
+from transept.multimodal.audio_limits import AudioLimits
 from transept.options import declared
 from transept.speech.options import NOT_OF_ALIGNMENT, TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
@@ -62,6 +63,7 @@ def _with_engine(name: str, about: str, tasks: str) -> Keywords:
 
 
 FILES = {
+    "multimodal": (Keywords("AudioLimitKeywords", "The limits on a recording.", AudioLimits),),
     "core": (
         Keywords("LimitKeywords", "Limits", Limits),
         Keywords("EngineKeywords", "an Engine", EngineConfig, without=["model"]),

@@ -200,7 +200,7 @@ def test_the_target_language_is_the_forced_token(done: dict[str, Any], translato
 def test_what_it_cannot_do_is_told(examples: FreshEnvironment, recognizer: Path, translator: Path) -> None:
     asked = (
         (recognizer, {"task": "translate"}, "writes the one language that it was trained for"),
-        (recognizer, {"target_language": "fr"}, "no target languages, and so not 'fr'; leave target_language out"),
+        (recognizer, {"target_language": "fr"}, "no target languages, so 'fr' is not one; leave target_language out"),
         (recognizer, {"target_language": "English"}, "en"),
         (recognizer, {"language": "de"}, "de"),
         (recognizer, {"word_timestamps": True}, "times of words"),

@@ -44,7 +44,7 @@ def test_names_that_the_command_lists_by_itself_are_the_librarys() -> None:
 
 
 def test_every_option_of_a_transcription_can_be_given(capsys: pytest.CaptureFixture[str]) -> None:
-    names = set(TranscriptionOptions.names())
+    names = set(declared(TranscriptionOptions))
     with pytest.raises(SystemExit) as end:
         parsed("--help-all")
     assert end.value.code == 0

@@ -397,7 +397,7 @@ def test_the_target_language_is_a_field(client: openai.OpenAI, clip: Path, expec
         answer = transcribe(client, clip, response_format=response_format, extra_body={"target_language": "en"})
         assert answer.text == expected.text
     assert (answer.language, answer.target_language) == ("english", "en")
-    with pytest.raises(openai.BadRequestError, match='no target languages, and so not "fr"') as raised:
+    with pytest.raises(openai.BadRequestError, match='no target languages, so "fr" is not one') as raised:
         transcribe(client, clip, extra_body={"target_language": "fr"})
     assert raised.value.param == "target_language"
 

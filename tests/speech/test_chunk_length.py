@@ -61,7 +61,7 @@ def test_windows_side_by_side_hold_no_more(transcriber: Transcriber, audiobook: 
 
 
 def test_a_chunk_is_no_longer_than_the_model_hears(transcriber: Transcriber) -> None:
-    with pytest.raises(ParameterError, match="chunk_length is 31 seconds; this model hears 30 seconds at most"):
+    with pytest.raises(ParameterError, match="chunk_length is 31 seconds; a window of this model has at most 30"):
         transcriber.transcribe_many([], chunk_length=31)
     with pytest.raises(ParameterError, match="chunk_length must be a number of at least 2, not 1"):
         transcriber.transcribe_many([], chunk_length=1)

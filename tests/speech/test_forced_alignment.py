@@ -13,7 +13,7 @@ from recordings import RATE, clip
 
 from transept import Transcriber
 from transept.errors import MediaError, ParameterError, PromptError
-from transept.speech.timing.matching import known_words, matching_places
+from transept.speech.forced_alignment import known_words, matching_places
 
 SENTENCE = "He might even have been made amiable himself."
 WORDS = st.lists(st.sampled_from(["one", "two", "three", "four", "--"]), max_size=12)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transept.speech.timing.sentences import LONG_PAUSE, LONGEST_SEGMENT, sentences
+from transept.speech.algorithms.batched import LONG_PAUSE, LONGEST_SEGMENT, sentences
 from transept.speech.timing.words import WordTiming
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from transept import TranscriptionOptions, VadOptions
 from transept.errors import ParameterError
+from transept.options import declared
 from transept.speech.option_values import rising_temperatures
 
 
@@ -18,7 +19,7 @@ def test_defaults_are_openai_whispers() -> None:
     theirs = {name: each.default for name, each in inspect.signature(whisper.transcribe).parameters.items()}
     decoding = whisper.DecodingOptions()
     ours = TranscriptionOptions()
-    names = set(theirs) & set(TranscriptionOptions.names()) - {"clip_timestamps"}
+    names = set(theirs) & set(declared(TranscriptionOptions)) - {"clip_timestamps"}
     assert len(names) == 11
     assert {name: getattr(ours, name) for name in names} == {name: theirs[name] for name in names}
     assert (ours.task, decoding.task) == (None, "transcribe")  # which a target_language may turn into "translate"
@@ -151,7 +152,7 @@ def test_vad_options_may_be_a_dict(mode: str) -> None:
 
 
 def test_the_signature_shows_the_options() -> None:
-    assert [*inspect.signature(TranscriptionOptions).parameters] == TranscriptionOptions.names()
+    assert [*inspect.signature(TranscriptionOptions).parameters] == [*declared(TranscriptionOptions)]
 
 
 def test_none_is_no_threshold() -> None:

@@ -93,14 +93,14 @@ def test_what_a_model_does_not_write_is_refused(transcriber: Transcriber, tiny_e
     assert transcriber.supported_target_languages == ["en"]
     for options in ({}, {"language": "fr"}, {"task": "translate"}, {"multilingual": True}):
         with pytest.raises(
-            ParameterError, match=r"does not translate to 'de'; target_language may be en, or what is spoken where"
+            ParameterError, match=r"does not translate to 'de'; target_language may be en, or the spoken language if"
         ):
             transcriber.transcribe_many([], target_language="de", **options)
     with pytest.raises(ParameterError, match="target_language must be text, not 5"):
         transcriber.transcribe_many([], target_language=5)
     only_english = Transcriber(tiny_en_dir)
     assert only_english.supported_target_languages == []
-    with pytest.raises(ParameterError, match="no target languages, and so not 'de'; leave target_language out"):
+    with pytest.raises(ParameterError, match="no target languages, so 'de' is not one; leave target_language out"):
         only_english.transcribe_many([], target_language="de")
     assert only_english.transcribe_many([], target_language="en", language="English")
     for spoken, advice in (("German", "'de'; use a multilingual one, or leave"), ("Klingon", "'klingon'; leave")):
@@ -143,7 +143,7 @@ def test_a_family_that_needs_the_language_says_so_first(
     blind = declared(language_prompt=None, languages=languages)
     for options in ({}, {"batched": True}, {"target_language": "en"}):
         with pytest.raises(
-            ParameterError, match="does not detect which language is spoken; say language, one of en, fr"
+            ParameterError, match="does not detect which language is spoken; give language, one of en, fr"
         ):
             blind.transcribe_many([], **options)
     with pytest.raises(ParameterError, match="does not detect which language is spoken; leave multilingual=True out"):

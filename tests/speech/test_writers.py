@@ -280,7 +280,7 @@ def test_an_open_file_takes_text_or_bytes_and_stays_open(tmp_path: Path, name: s
 
 def test_an_open_file_without_a_name_needs_a_format(tmp_path: Path) -> None:
     for file in (io.StringIO(), io.BytesIO(), (tmp_path / "talk").open("w")):
-        with file, pytest.raises(ParameterError, match=r"no suffix, which tells the format|such as format='srt'"):
+        with file, pytest.raises(ParameterError, match=r"no suffix for the format|such as format='srt'"):
             one_segment().write(file)
     with pytest.raises(ParameterError, match=r"there is no format 'str'\. Did you mean 'srt'"):
         one_segment().write(io.StringIO(), format="str")

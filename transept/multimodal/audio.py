@@ -13,7 +13,7 @@ import logging
 import math
 import os
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, Unpack
 
 import numpy as np
 
@@ -28,7 +28,19 @@ from transept.multimodal.resampling import joined, soxr_blocks
 from transept.multimodal.sounds import sounds_at
 from transept.multimodal.waveforms import EXPECTED, Waveform, channels_of, is_array
 
-SAMPLE_RATE = 16_000  # Hz; what speech encoders are trained on
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from torch import Tensor
+
+    from transept.multimodal.option_types import AudioLimitKeywords
+
+# path, contents, open file, samples at 16 kHz (an array or a tensor), (waveform, rate), URL
+AudioInput: TypeAlias = (
+    "str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | npt.NDArray[Any] | Tensor | tuple[Any, float]"
+    " | AudioUrl"
+)
+
+SAMPLE_RATE = 16_000  # Hz; that of the data of speech encoders
 
 logger = logging.getLogger(__name__)
 
@@ -48,12 +60,12 @@ class LoadedAudio:
 
 
 def load_recording(
-    data: Any,
+    data: AudioInput,
     sample_rate: int = SAMPLE_RATE,
     *,
     channel: str = MIX,
     audio_track: int | str | None = None,
-    **limits: Any,
+    **limits: Unpack[AudioLimitKeywords],
 ) -> LoadedAudio:
     """Return the waveforms of a recording and its warnings, which are also logged.
 
@@ -70,7 +82,7 @@ def load_recording(
 
 
 def load_audio(
-    data: Any,
+    data: AudioInput,
     sample_rate: int = SAMPLE_RATE,
     *,
     channel: str = MIX,
@@ -115,13 +127,18 @@ def load_audio(
     ).waveforms[0]
 
 
-def load_channels(data: Any, sample_rate: int = SAMPLE_RATE, **options: Any) -> list[Waveform]:
+def load_channels(
+    data: AudioInput,
+    sample_rate: int = SAMPLE_RATE,
+    *,
+    audio_track: int | str | None = None,
+    **limits: Unpack[AudioLimitKeywords],
+) -> list[Waveform]:
     """Return the channels of a recording, two or more, in their order, each as `load_audio` returns one.
 
-    options: the keywords of `load_audio`, without channel. Raises the same errors, and MediaError for a recording
-    with one channel.
+    The arguments and the errors are those of `load_audio`. Raises MediaError for a recording with one channel.
     """
-    return load_recording(data, sample_rate, channel=EACH, **options).waveforms
+    return load_recording(data, sample_rate, channel=EACH, audio_track=audio_track, **limits).waveforms
 
 
 def audio_name(data: Any) -> str:

@@ -82,19 +82,12 @@ class CancellingMix:
                 if self._cancelled_from is None:
                     self._cancelled_from = self._seconds + int(places.argmax()) * step / sound.rate
                 channel = self._channel if self._channel < len(samples) else 0
-                mix = self._replaced(mix[:size], mono(samples[channel : channel + 1])[:size], places, step)
+                in_samples = np.repeat(places, step)
+                rest = np.full(size - len(in_samples), places[-1])  # less than a step
+                one = mono(samples[channel : channel + 1])[:size]
+                mix = one if places.all() else np.where(np.concatenate([in_samples, rest]), one, mix[:size])
         self._seconds += size / sound.rate
         return mix[:size], sound.rate
-
-    @staticmethod
-    def _replaced(mix: Waveform, one: Waveform, places: npt.NDArray[np.bool_], step: int) -> Waveform:
-        """Return the mix, with one channel in its place in the steps that are True."""
-        if places.all():
-            return one
-        in_samples = np.repeat(places, step)
-        rest = np.full(len(mix) - len(in_samples), places[-1])  # less than a step
-        replaced: Waveform = np.where(np.concatenate([in_samples, rest]), one, mix)
-        return replaced
 
     def _cancelled_steps(self, sound: Sound, mix: Waveform, num_done: int) -> npt.NDArray[np.bool_]:
         """True for each of the first steps of a sound that belongs to a loud window in which the channels cancel.

@@ -47,7 +47,13 @@ class Damage:
         end: seconds of the stream that are there. announced: seconds that its header announces, if any. is_skipping:
         True if the reader skips damage without an error, so that a whole file may lack sound anywhere.
         """
-        told = self._gaps_warning()
+        told = []
+        if gaps := [(begin, seconds) for begin, seconds in self.gaps if seconds >= self.shortest_gap]:
+            places = "1 place" if len(gaps) == 1 else f"{len(gaps)} places"
+            total = sum(seconds for _, seconds in gaps)
+            told.append(
+                f"damaged: {total:.1f} s of sound are missing in {places}, from {gaps[0][0]:.1f} s on, now silence"
+            )
         if self.undecoded:
             places = "1 place in it was" if len(self.undecoded) == 1 else f"{len(self.undecoded)} places in it were"
             doubt = "" if self.is_timed or not self._is_holed(end) else UNTIMED
@@ -64,15 +70,6 @@ class Damage:
     def _is_holed(self, end: float) -> bool:
         """True if a packet before the end of the stream, in seconds, was not decoded."""
         return any(place < self.begin + end - SHORTEST_LOSS for place in self.undecoded)
-
-    def _gaps_warning(self) -> list[str]:
-        """Return at most one warning for all gaps, without short ones."""
-        told = [(begin, seconds) for begin, seconds in self.gaps if seconds >= self.shortest_gap]
-        if not told:
-            return []
-        places = "1 place" if len(told) == 1 else f"{len(told)} places"
-        total = sum(seconds for _, seconds in told)
-        return [f"damaged: {total:.1f} s of sound are missing in {places}, from {told[0][0]:.1f} s on, now silence"]
 
 
 def truncated(end: float, announced: float) -> str:

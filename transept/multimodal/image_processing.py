@@ -40,7 +40,8 @@ def pixel_values(image: Pixels, settings: ImageSettings, device: torch.device | 
     picture = Image.fromarray(image)
     if settings.do_crop_margin:
         picture = _without_margin(picture)
-    if settings.do_align_long_axis and _lies_across(picture, settings.size):
+    height, width = settings.size.box
+    if settings.do_align_long_axis and (height - width) * (picture.height - picture.width) < 0:  # one is upright
         picture = picture.transpose(Image.Transpose.ROTATE_270)
     if settings.do_resize:
         picture = _resized(picture, _target(picture, settings), settings.resample)
@@ -66,12 +67,6 @@ def _levels(settings: ImageSettings) -> npt.NDArray[np.float32]:
         mean, std = (np.array([channels], np.float32).T for channels in (settings.image_mean, settings.image_std))
         values = (values - mean) / std
     return values
-
-
-def _lies_across(picture: Any, size: ImageSize) -> bool:
-    """True if a picture is wide and `size` is high, or the other way round."""
-    height, width = size.box
-    return (height - width) * (picture.height - picture.width) < 0
 
 
 def _without_margin(picture: Any) -> Any:

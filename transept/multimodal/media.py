@@ -136,7 +136,7 @@ class _Track:
         import av
 
         packets, failures = self.container.demux(), 0
-        pace, lost_bytes, tag = _Pace(), 0, _Tag()
+        num_bytes, decoded_seconds, lost_bytes, tag = 0, 0.0, 0, _Tag()
         is_indexed = self.container.file is not None and "avi" in format_names(self.container)
         index = AviIndex.of(self.container.file.file, self.stream.index) if is_indexed else None
         while failures < MOST_FAILURES:
@@ -149,7 +149,10 @@ class _Track:
             if packet is None:
                 break
             failures = 0
-            self._hear(packet)
+            self.read_to = max(self.read_to, (packet.pos or 0) + packet.size)
+            if packet.pts is not None and packet.time_base:
+                end = float((packet.pts + (packet.duration or 0)) * packet.time_base)
+                self.heard = max(self.heard, end - (self.container.start_time or 0) / 1_000_000)
             if packet.stream_index != self.stream.index:
                 continue
             try:
@@ -159,13 +162,16 @@ class _Track:
                     self._damage(error)
                     lost_bytes += packet.size
                 continue
-            pace.add(packet.size, frames)
+            num_bytes += packet.size
+            decoded_seconds += sum(frame.samples / frame.sample_rate for frame in frames)
+            # Bytes of lost packets become seconds at the mean bit rate of the decoded ones.
+            lost = lost_bytes * decoded_seconds / num_bytes if num_bytes else 0.0
             skipped = index.skipped(packet.pos) if index and frames and packet.pos is not None else 0.0
             for frame in frames:
                 if frame.is_corrupt:
                     self.damage.add_undecoded(self.reached)
-                yield Decoded(frame, skipped or pace.seconds(lost_bytes))
-                lost_bytes, skipped = 0, 0.0
+                yield Decoded(frame, skipped or lost)
+                lost_bytes, skipped, lost = 0, 0.0, 0.0
 
     def _damage(self, error: Any) -> None:
         """Record an error. Raises it again if the network failed, because the rest is then missing."""
@@ -174,12 +180,6 @@ class _Track:
         if self.container.file is None and not isinstance(error, av.InvalidDataError):
             raise error
         self.damage.add_undecoded(self.reached)
-
-    def _hear(self, packet: Any) -> None:
-        self.read_to = max(self.read_to, (packet.pos or 0) + packet.size)
-        if packet.pts is not None and packet.time_base:
-            end = float((packet.pts + (packet.duration or 0)) * packet.time_base)
-            self.heard = max(self.heard, end - (self.container.start_time or 0) / 1_000_000)
 
     def placed(self, frames: Iterator[Decoded]) -> Iterator[Placed]:
         """Yield the frames at their times, and keep count of them."""
@@ -230,22 +230,6 @@ class _Track:
             is_found = FRAGMENT in rest
         file.seek(position)
         return is_found
-
-
-class _Pace:
-    """Converts bytes of packets to seconds, at the mean bit rate of those that were decoded."""
-
-    def __init__(self) -> None:
-        self.num_bytes, self.decoded_seconds = 0, 0.0
-
-    def add(self, num_bytes: int, frames: list[Any]) -> None:
-        """Count a decoded packet."""
-        self.num_bytes += num_bytes
-        self.decoded_seconds += sum(frame.samples / frame.sample_rate for frame in frames)
-
-    def seconds(self, num_bytes: int) -> float:
-        """Return the seconds that so many bytes would have lasted; 0 before the first decoded packet."""
-        return num_bytes * self.decoded_seconds / self.num_bytes if num_bytes else 0.0
 
 
 class _Tag:

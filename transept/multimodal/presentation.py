@@ -17,23 +17,9 @@ from transept.multimodal.sounds import BLOCK_SAMPLES, Sound, silence
 TOLERANCE = 0.1  # seconds that times and samples may differ by; encoders' delays and clocks' jitter stay below
 LONGEST_GAP_BEFORE_RESTART = 600.0  # seconds; in joined streams a larger jump means that times restart
 
+RESTARTING_FORMATS = {"ogg", "mpegts", "mpeg", "hls"}  # formats whose files may be joined byte by byte
 # FFmpeg's names of formats that store packet times; for others FFmpeg derives the times from packet lengths.
-TIMED_FORMATS = {
-    "mov",
-    "mp4",
-    "matroska",
-    "webm",
-    "ogg",
-    "flv",
-    "live_flv",
-    "mpegts",
-    "mpeg",
-    "asf",
-    "nut",
-    "mxf",
-    "hls",
-}
-RESTARTING_FORMATS = {"ogg", "mpegts", "mpeg", "hls"}  # those whose files are joined byte by byte
+TIMED_FORMATS = {"mov", "mp4", "matroska", "webm", "flv", "live_flv", "asf", "nut", "mxf", *RESTARTING_FORMATS}
 
 
 class Decoded(NamedTuple):

@@ -10,9 +10,11 @@ times are those of the sound that its cross-attention finds for each.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import itertools
 import math
 import re
+from bisect import bisect_right
 from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -28,7 +30,6 @@ from transept.speech.options import TranscriptionOptions
 from transept.speech.recording import AudioInput, with_tracks
 from transept.speech.segments import Segment
 from transept.speech.speech_model import SpeechModel
-from transept.speech.timing.matching import KnownWord, known_words, matching_places
 from transept.speech.timing.words import UNSPACED_LANGUAGES
 from transept.speech.transcript import Transcript, TranscriptionInfo
 from transept.speech.vad.options import VadOptions
@@ -36,6 +37,18 @@ from transept.speech.vad.spans import SAMPLE_RATE, Span, speech_spans
 
 SPEECH = VadOptions(min_silence_duration_ms=200, speech_pad_ms=30)  # words have no time outside of it
 MARGIN = 1.0  # seconds of silence that a window keeps before its first word and after its last one
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*")  # noqa: RUF001  full-width marks are meant
+
+
+class KnownWord(NamedTuple):
+    """A word of the text, or a character in a language without blanks. start, end: its position in the text.
+
+    unit: number of its line or sentence.
+    """
+
+    start: int
+    end: int
+    unit: int
 
 
 class _Part(NamedTuple):
@@ -187,3 +200,49 @@ def _joined(pieces: Sequence[tuple[int, Segment]]) -> list[Segment]:
             )
         )
     return segments
+
+
+def known_words(text: str, language: str) -> list[KnownWord]:
+    """Return the words of a text in order, each with its unit: a line, or a sentence if the text has one line."""
+    pattern = re.compile(r"\S" if language in UNSPACED_LANGUAGES else r"\S+")
+    return [
+        KnownWord(start + found.start(), start + found.end(), unit)
+        for unit, (start, end) in enumerate(_units(text))
+        for found in pattern.finditer(text[start:end])
+    ]
+
+
+def matching_places(known: Sequence[str], heard: Sequence[str]) -> list[int]:
+    """Return, for each heard word and for the end, the number of known words before it: ascending, from 0 to all.
+
+    Words match without case and punctuation. Between matching words, the numbers are interpolated.
+    """
+    matcher = difflib.SequenceMatcher(None, [_key(word) for word in known], [_key(word) for word in heard], False)
+    # The first word of a matching run, and its end, in the heard and the known text.
+    corners = [(0, 0)]
+    for block in matcher.get_matching_blocks():  # the last one is the end of both
+        corners += [(block.b, block.a), (block.b + block.size, block.a + block.size)]
+    corners.append((len(heard), len(known)))
+    begins = [heard_index for heard_index, _ in corners]
+    places = []
+    for index in range(len(heard) + 1):
+        last = min(bisect_right(begins, index), len(corners) - 1)
+        (before, known_before), (after, known_after) = corners[last - 1], corners[last]
+        share = (index - before) / (after - before) if after > before else 1.0
+        places.append(known_before + round(min(share, 1.0) * (known_after - known_before)))
+    return places
+
+
+def _units(text: str) -> list[tuple[int, int]]:
+    """Return the start and the end of each line that is not blank; of a single line, those of each sentence."""
+    lines = [(found.start(), found.end()) for found in re.finditer(r"[^\r\n]*\S[^\r\n]*", text)]
+    if len(lines) != 1:
+        return lines
+    start, end = lines[0]
+    borders = [start, *(start + found.end() for found in SENTENCE_END.finditer(text[start:end])), end]
+    return [(one, other) for one, other in itertools.pairwise(borders) if text[one:other].strip()]
+
+
+def _key(word: str) -> str:
+    letters = "".join(filter(str.isalnum, word.casefold()))
+    return letters or word

@@ -1,8 +1,8 @@
-"""TranscriptionOptions: all that may be asked of a transcription, under openai-whisper's and faster-whisper's names.
+"""TranscriptionOptions: the options of a transcription, under openai-whisper's and faster-whisper's names.
 
-Made by the Transcriber from a user's keywords, read by all modes, echoed in the Transcript. The command's flags and the
-API's fields come from these declarations. What only a loaded model can judge (languages, tasks) is checked where the
-model is. Neither NumPy nor torch here.
+The Transcriber makes them from a user's keywords; all modes read them, and the Transcript repeats them. The command's
+flags and the API's fields are made from these declarations. SpeechModel checks the options that depend on a model, such
+as languages and tasks. Imports neither NumPy nor torch.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ DEFAULT_MODEL = "base"
 TASKS = ("transcribe", "translate")
 AUTO, SEQUENTIAL, BATCHED = MODES = ("auto", "sequential", "batched")
 EACH = "each"  # of the channels, as `transept.multimodal.channels` calls them
-TRANSLATES_TO = "en"  # what the task "translate" writes where no target_language is given, as Whisper's
+TRANSLATES_TO = "en"  # target language of the task "translate" without target_language, as in Whisper
 FALLBACK_TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 MOST_LENGTH_PENALTY = 100.0  # a power; beyond it numbers overflow
 SHORTEST_CHUNK = 2.0  # seconds
 DEFAULT_BEST_OF = 5  # as in faster-whisper, and in openai-whisper's command
-PATIENT_BEAMS = 5  # of a search with patience and no width, as of openai-whisper's and faster-whisper's commands
+PATIENT_BEAMS = 5  # beams with patience and no beam_size, as in openai-whisper's and faster-whisper's commands
 DEFAULT_VAD_OPTIONS = VadOptions()
 PREPEND_PUNCTUATIONS = "\"'“¿([{-"
 APPEND_PUNCTUATIONS = "\"'.。,，!！?？:：”)]}、"  # noqa: RUF001  full-width marks are meant
@@ -388,11 +388,6 @@ class TranscriptionOptions:
     ] = DEFAULT_VAD_OPTIONS
     seed: Annotated[int, decoding("seed of the samples", metavar="N", ge=0, le=MAX_SEED)] = 0
 
-    @classmethod
-    def names(cls) -> list[str]:
-        """The names of all options."""
-        return [*declared(cls)]
-
     @property
     def temperatures(self) -> tuple[float, ...]:
         """The temperatures in the order in which they are tried."""
@@ -404,14 +399,14 @@ class TranscriptionOptions:
         return self.beam_size or (1 if self.patience is None else PATIENT_BEAMS)
 
     def clips(self, length: int, per_second: int) -> list[tuple[int, int]]:
-        """The stretches to transcribe as (begin, end), of a recording with so many frames, or samples, in all."""
+        """Return the stretches to transcribe as (begin, end), for a recording of `length` frames or samples."""
         points = [min(round(time * per_second), length) for time in self.clip_timestamps] or [0]
         if len(points) % 2:
             points.append(length)
         return list(zip(points[::2], points[1::2], strict=True))
 
     def refuse_speakers(self) -> None:
-        """Raise ParameterError where speakers are to be told apart, for calls that make no transcript."""
+        """Raise ParameterError for options about speakers, in calls that return no transcript."""
         if self.channel == EACH or self.diarize:
             advice = "{channel='left'} or {channel='right'} is one here"
             message = f"{{channel='each'}} and {{diarize}} are for transcripts; {advice}"
@@ -432,7 +427,7 @@ class TranscriptionOptions:
             raise refusal(self, "{batched=} means the mode batched; leave it out for {mode=}")
         if self.vad_options != DEFAULT_VAD_OPTIONS and self.mode == SEQUENTIAL and not self.vad:
             given, default = self.vad_options, DEFAULT_VAD_OPTIONS
-            part = next(name for name in VadOptions.names() if getattr(given, name) != getattr(default, name))
+            part = next(name for name in declared(VadOptions) if getattr(given, name) != getattr(default, name))
             part = f"vad_options.{part}"
             message = f"{{{part}}} defines silence; set {{vad=True}} to leave it out in sequential mode"
             raise ParameterError(message, param=part, others=["vad"])

@@ -15,14 +15,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from transept.core.jobs.job import Offload
 from transept.core.request.limits import Limits
 from transept.errors import ParameterError
+from transept.multimodal.audio import AudioInput as AudioInput
 from transept.multimodal.sounds import SILENT_PEAK
 from transept.multimodal.waveforms import NO_SAMPLES, is_array
 from transept.speech.algorithms import batched, sequential
@@ -39,15 +39,9 @@ from transept.speech.transcript import Transcript, TranscriptionInfo
 from transept.speech.vad.spans import SAMPLE_RATE
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-    from torch import Tensor
-
     from transept.multimodal.waveforms import Waveform
 
-# path, contents, open file, samples at 16 kHz (an array or a tensor), (waveform, rate)
-AudioInput: TypeAlias = "str | Path | bytes | BinaryIO | npt.NDArray[Any] | Tensor | tuple[Any, int]"
-
-# The sound that tells the language, the number of samples to decode, and the job that decodes them in that language.
+# The sound for language detection, the number of samples to decode, and the job that decodes them in that language.
 Prepared: TypeAlias = tuple[Source, int, Callable[[Source], Generator[Any, Any, Heard]]]
 Prepare: TypeAlias = Callable[[SpeechModel, "Waveform", TranscriptionOptions], Generator[Any, Any, Prepared]]
 

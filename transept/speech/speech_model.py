@@ -1,6 +1,6 @@
-"""SpeechModel: the loaded model as transcription sees it, all that is a family's own read through its SpeechSpec.
+"""SpeechModel: the loaded model for transcription, with everything specific to its family, from its SpeechSpec.
 
-Made once by the Transcriber: its sizes, its languages, its tokenizer, features of audio, and requests about them.
+The Transcriber makes one. It has the model's sizes, languages and tokenizer, and makes features and requests.
 """
 
 from __future__ import annotations
@@ -34,37 +34,31 @@ if TYPE_CHECKING:
     from transept.multimodal.waveforms import Waveform
 
 LANGUAGE_TAG = re.compile(r"([a-z]{2,3})(?:[-_](?:[a-z]{4}|[a-z]{2}|[0-9]{3}))+")  # language, then script and region
-ONLY_LANGUAGE = "en"  # what a model that names no language is taken to hear
-UNKNOWN_LANGUAGE = "und"  # ISO 639's code for it: one of several, of a model that is not told which
-UNBOUNDED_POSITIONS = 448  # reckoned with where the decoder's positions have no bound; Whisper's own
+ONLY_LANGUAGE = "en"  # language of a model that names none
+UNKNOWN_LANGUAGE = "und"  # ISO 639's code for an undetermined language
+UNBOUNDED_POSITIONS = 448  # used for a decoder with unbounded positions; Whisper's number
 
 
 @dataclass
 class ShortContexts:
-    """Windows of which the encoder was to read a part. decoded: how many. again: of them, in the whole window."""
+    """Numbers of windows of which the encoder read a part. again: those that were decoded again as a whole."""
 
     decoded: int = 0
     again: int = 0
 
-    def count(self, trusted: bool) -> None:
-        """Count one. trusted: whether its result was kept."""
-        self.decoded += 1
-        self.again += not trusted
-
 
 class SpeechModel:
-    """What is known of the model.
+    """A speech model.
 
-    family: its ModelSpec. spec: its SpeechSpec. device: the engine's. languages: that it hears, code to token id or
-    None, empty for a model of one language. language_tokens: those with a token.
-    detects: whether it tells which of them is spoken.
-    target_languages: codes of those to which it translates, as its SpeechSpec says.
-    fps: frames of its features in a second. window_frames: of one window.
+    family: its ModelSpec. spec: its SpeechSpec. device: the engine's. languages: languages of speech, code to token id
+    or None; empty for a model of one language. language_tokens: those with a token. detects: True if it detects the
+    spoken language. target_languages: codes of the languages that it translates to, from its SpeechSpec.
+    fps: frames of its features per second. window_frames: frames of one window.
     short_contexts: number of windows that the encoder read in part. num_temperature_retries: number of times that a
     window was decoded again at a higher temperature.
     max_positions: decoder positions, for prompt and output together. max_num_seqs: the engine's.
-    Raises UnsupportedModelError for a model that is not a speech model, CheckpointError for one without a tokenizer or
-    with alignment heads that it does not have.
+    Raises UnsupportedModelError for a model that is not a speech model, CheckpointError without a tokenizer or with
+    invalid alignment heads.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -96,11 +90,11 @@ class SpeechModel:
         self._names: MutableMapping[Tensor, str] = WeakTensorKeyDictionary()  # of windows' features
 
     def ask(self, name: str, *arguments: Any, **keywords: Any) -> Any:
-        """What a function of the family's SpeechSpec says. Raises its errors, PluginFailedError for foreign ones."""
+        """Call a function of the family's SpeechSpec. Raises its errors, PluginFailedError for unexpected ones."""
         return call_declared(self.family, f"speech.{name}", *arguments, **keywords)
 
     def _alignment_heads(self, engine: Engine) -> tuple[tuple[int, int], ...]:
-        """Raises CheckpointError for heads that the checkpoint names and its decoder does not have."""
+        """Return the alignment heads. Raises CheckpointError for heads that the decoder does not have."""
         layers, heads = engine.shape.num_decoder_layers, engine.shape.num_heads or engine.shape.num_kv_heads
         given = getattr(engine.generation_config, "alignment_heads", None)
         try:
@@ -118,14 +112,14 @@ class SpeechModel:
         )
 
     def options(self, given: Mapping[str, Any]) -> TranscriptionOptions:
-        """The options by their names, with a default best_of that the engine runs at a time. Raises ParameterError."""
+        """Return the options, with a default best_of that fits into the engine's batch. Raises ParameterError."""
         return TranscriptionOptions(**{"best_of": min(DEFAULT_BEST_OF, self.max_num_seqs), **given})
 
     def check(self, options: TranscriptionOptions) -> None:
-        """Raise ParameterError for a language, a task, times, tokens or a prompt that this model does not have.
+        """Raise ParameterError for a language, a task, times, tokens or a prompt that this model does not support.
 
-        And for no language where it needs one, for diarize where no plugin tells speakers apart, and for more draws or
-        beams than the engine runs at a time.
+        Also for a missing language that it needs, for diarize without a diarizer, and for more samples or beams than
+        the engine runs at a time.
         """
         self._check_width(options)
         if options.diarize:
@@ -134,13 +128,13 @@ class SpeechModel:
             raise refusal(options, self.why_it_detects_none + "; leave {multilingual=} out")
         if options.language is None and self._needs_language:
             known = ", ".join(self.languages)
-            raise refusal(options, f"{self.why_it_detects_none}; say {{language}}, one of {known}")
+            raise refusal(options, f"{self.why_it_detects_none}; give {{language}}, one of {known}")
         self.opening_tokens(self.language_code(options.language), options, timestamps=not options.without_timestamps)
         if options.word_timestamps and not self.alignment_heads:
             raise refusal(
                 options,
-                "this model has no times of words; leave out {word_timestamps=}, {hallucination_silence_threshold} and "
-                "the layout of subtitles",
+                "this model cannot time words; leave out {word_timestamps=}, {hallucination_silence_threshold} and the "
+                "layout of subtitles",
             )
         usual = (None, TranscriptionOptions.max_initial_timestamp)
         if self.tokenizer.control.first_timestamp is None and options.max_initial_timestamp not in usual:
@@ -149,14 +143,13 @@ class SpeechModel:
             if self.spec.short_features_modality is None:
                 raise refusal(
                     options,
-                    "this model's encoder has no windows that it could read in part, as Whisper's has; leave "
-                    "{encoder_context} out",
+                    "this model's encoder cannot read windows in part, as Whisper's can; leave {encoder_context} out",
                 )
             self.encoder_margin(options)
         window = self.window_frames / self.fps
         if options.chunk_length is not None and options.chunk_length > window:
             message = (
-                f"{{chunk_length}} is {options.chunk_length:g} seconds; this model hears {window:g} seconds at most"
+                f"{{chunk_length}} is {options.chunk_length:g} seconds; a window of this model has at most {window:g}"
             )
             raise refusal(options, message)
         for name in ("initial_prompt", "hotwords"):
@@ -185,31 +178,31 @@ class SpeechModel:
 
     @property
     def is_english_only(self) -> bool:
-        """Whether it hears English and writes it down, and has no languages to choose from."""
+        """True if the model transcribes English, and has no choice of languages."""
         return not self.languages and not self.target_languages
 
     @property
     def why_it_detects_none(self) -> str:
-        """Of a model that does not detect the language: why."""
+        """The reason why the model does not detect languages, if it does not."""
         if len(self.languages) < 2:
             return "this model knows one language only"
         return "this model does not detect which language is spoken"
 
     @property
     def _needs_language(self) -> bool:
-        """Whether it cannot do without being told what is spoken: all languages have tokens, and it detects none."""
+        """True if the language must be given: all languages have tokens, and the model does not detect them."""
         return not self.detects and 1 < len(self.languages) == len(self.language_tokens)
 
     @property
     def undetected_language(self) -> str:
-        """What is taken to be spoken where nobody says so and the model does not detect it: its only language."""
+        """The language if none is given and the model does not detect it: its only one, or UNKNOWN_LANGUAGE."""
         return next(iter(self.languages), ONLY_LANGUAGE) if len(self.languages) < 2 else UNKNOWN_LANGUAGE
 
     def opening_tokens(self, language: str | None, options: TranscriptionOptions, *, timestamps: bool) -> list[int]:
-        """The control tokens that open a transcript, as task and target_language ask.
+        """Return the control tokens that open a transcript, for the options' task and target_language.
 
-        language: code of what is spoken, None or UNKNOWN_LANGUAGE where that is not known.
-        Raises ParameterError for what the model does not have.
+        language: code of the spoken language; None or UNKNOWN_LANGUAGE if it is not known.
+        Raises ParameterError for a language or a task that the model does not have.
         """
         spoken = None if language == UNKNOWN_LANGUAGE else language
         target = self._target_language(spoken, options)
@@ -219,14 +212,14 @@ class SpeechModel:
         return self.tokenizer.opening_tokens(spoken, task, timestamps=timestamps, target_language=target)
 
     def task(self, spoken: str, options: TranscriptionOptions) -> str:
-        """``"translate"`` where the text is in another language than what is spoken, else as the options say."""
+        """Return ``"translate"`` if the text is not in the spoken language, otherwise the options' task."""
         return "translate" if self._target_language(spoken, options) else options.task or "transcribe"
 
     def _target_language(self, spoken: str | None, options: TranscriptionOptions) -> str | None:
-        """The code of the language to translate to; None: the text is in the language that is spoken.
+        """Return the code of the language to translate to; None: the text is in the spoken language.
 
-        Raises ParameterError, with all that there are, for one that the model does not write, and for one that the task
-        "transcribe" contradicts.
+        Raises ParameterError for a language that the model does not translate to, and for one that contradicts the task
+        "transcribe".
         """
         asked, is_translation = options.target_language, options.task == "translate"
         if asked is None and not (is_translation and self.target_languages):
@@ -241,39 +234,41 @@ class SpeechModel:
         if target == heard and not is_translation:
             return None
         if not self.target_languages:
-            self.tokenizer.opening_tokens(spoken, "transcribe", timestamps=False)  # may not hear that language either
-            message = f"this model has no target languages, and so not {asked!r}; leave {{target_language}} out"
+            self.tokenizer.opening_tokens(
+                spoken, "transcribe", timestamps=False
+            )  # refuses an unknown spoken language first
+            message = f"this model has no target languages, so {asked!r} is not one; leave {{target_language}} out"
             raise refusal(options, message)
         known = ", ".join(self.target_languages)
         raise refusal(
             options,
-            f"this model does not translate to {asked or target!r}; {{target_language}} may be {known}, or what is "
-            "spoken where {language} says so",
+            f"this model does not translate to {asked or target!r}; {{target_language}} may be {known}, or the spoken "
+            "language if {language} names it",
         )
 
     @cached_property
     def diarizer(self) -> Diarizer:
-        """Tells speakers apart. Raises ParameterError where no plugin does, or two do."""
+        """The installed diarizer. Raises ParameterError if there is none, or several."""
         return find_diarizer(discover())
 
     @cached_property
     def diarizes(self) -> bool:
-        """Whether there is a diarizer."""
+        """True if there is a diarizer."""
         try:
             return bool(self.diarizer)
         except ParameterError:
             return False
 
     def chunk_frames(self, options: TranscriptionOptions) -> int:
-        """Frames of a window at most, as the options ask."""
+        """Return the largest number of frames of a window with these options."""
         return self.window_frames if options.chunk_length is None else int(options.chunk_length * self.fps)
 
     def language_code(self, language: str | None) -> str | None:
-        """The code of a language given by its code or its English name, in any case; None for None.
+        """Return the code of a language given by its code or its English name, in any case; None for None.
 
-        A tag with a script or a region, such as ``"pt-BR"`` or ``"zh_Hant_TW"``, is the language before them. What is
-        unknown is returned as it is, for the family to judge.
-        Raises ParameterError, with the nearest one, for what the family knows by neither.
+        A tag with a script or a region, such as ``"pt-BR"`` or ``"zh_Hant_TW"``, stands for its language.
+        Raises ParameterError, with the nearest name, for a language that the family does not know; a family without
+        languages accepts any text.
         """
         if language is None:
             return None
@@ -289,7 +284,7 @@ class SpeechModel:
         return code
 
     def _code(self, language: str, known: Container[str]) -> str:
-        """The code of a language as a user writes it; it need not be known."""
+        """Return the code of a language in a user's spelling; it may be unknown."""
         names, name = self.spec.language_names, language.strip().lower()
         code = names.get(name, name)
         if code not in known and (tag := LANGUAGE_TAG.fullmatch(name)):
@@ -297,26 +292,26 @@ class SpeechModel:
         return code
 
     def features(self, waveform: Waveform) -> Tensor:
-        """Features of a whole recording, float32 [channels, frames]."""
+        """Return the features of a whole recording, float32 [channels, frames]."""
         features: Tensor = self.ask("features", waveform, self.view, self.device)
         return features
 
     def window_features(self, waveform: Waveform) -> Tensor:
-        """Features of one window, float32 [channels, frames].
+        """Return the features of one window, float32 [channels, frames].
 
-        On a GPU they get the sound's name: to find out what they hold, each request would wait for the GPU.
+        On a GPU they are named by the hash of the sound; hashing the features would wait for the GPU.
         """
         features = self.features(waveform)
         if self.device != "cpu":
             key = content_key({"waveform": waveform})
-            assert key is not None  # which NumPy holds
+            assert key is not None  # a NumPy array has one
             self._names[features] = key.hex()
         return features
 
     def short_context(self, features: Tensor, options: TranscriptionOptions) -> int | None:
-        """Frames of one window that the encoder is to read, as encoder_context asks; None: the whole window.
+        """Return the number of frames of one window that the encoder reads, by encoder_context; None: the whole window.
 
-        features: [channels, up to window_frames]. Raises ParameterError for "auto" where no margin is known.
+        features: [channels, up to window_frames]. Raises ParameterError for "auto" without a calibration.
         """
         if options.encoder_context is None or self.spec.short_features_modality is None:
             return None
@@ -324,7 +319,7 @@ class SpeechModel:
         return frames if frames < self.window_frames else None
 
     def encoder_margin(self, options: TranscriptionOptions) -> float:
-        """Seconds of silence that the encoder reads after a window's sound. Raises ParameterError as short_context."""
+        """Return the seconds of silence that the encoder reads after a window's sound; raises as `short_context`."""
         asked = options.encoder_context
         assert asked is not None
         return self._calibrated_margin if isinstance(asked, str) else asked
@@ -336,7 +331,7 @@ class SpeechModel:
     def request(
         self, features: Tensor, decoder_prompt: Sequence[int], params: SamplingParams, context: int | None = None
     ) -> Request:
-        """A request about one window; features: [channels, up to window_frames]. context: see short_context."""
+        """Return a request for one window. features: [channels, up to window_frames]. context: see short_context."""
         modality, name = self.spec.features_modality, self._names.get(features)
         if context is not None:
             assert self.spec.short_features_modality is not None

@@ -1,8 +1,8 @@
 """Whole words among timed tokens, where a line, a subtitle or a segment may be cut, and their durations.
 
-Whisper's words are runs of tokens: a word with a hyphen, an apostrophe or a decimal point consists of several. Attention
+Whisper's words are runs of tokens: a word with a hyphen, an apostrophe or a decimal point has several. Attention
 gives some words no duration. The Transcriber gives every word of a transcript one; `transept.speech.output` does the
-same for subtitles, because transcripts also come from elsewhere. `timing.sentences` and `timing.turns` use the breaks.
+same for subtitles, because transcripts also come from elsewhere. `timing.turns` and batched mode use the breaks.
 """
 
 from __future__ import annotations

@@ -10,20 +10,6 @@ from transept.compat.whisper.audio import load_audio, log_mel_spectrogram, pad_o
 from transept.compat.whisper.decoding import DecodingOptions, DecodingResult, decode, detect_language
 from transept.compat.whisper.model import ModelDimensions, Whisper, available_models, load_model, transcribe
 
-__all__ = [
-    "DecodingOptions",
-    "DecodingResult",
-    "ModelDimensions",
-    "Whisper",
-    "audio",
-    "available_models",
-    "decode",
-    "decoding",
-    "detect_language",
-    "load_audio",
-    "load_model",
-    "log_mel_spectrogram",
-    "pad_or_trim",
-    "transcribe",
-    "utils",
-]
+__all__ = ["DecodingOptions", "DecodingResult", "ModelDimensions", "Whisper", "audio", "available_models", "decode"]
+__all__ += ["decoding", "detect_language", "load_audio", "load_model", "log_mel_spectrogram", "pad_or_trim"]
+__all__ += ["transcribe", "utils"]

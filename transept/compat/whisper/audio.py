@@ -18,17 +18,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-__all__ = [
-    "CHUNK_LENGTH",
-    "HOP_LENGTH",
-    "N_FFT",
-    "N_FRAMES",
-    "N_SAMPLES",
-    "SAMPLE_RATE",
-    "load_audio",
-    "log_mel_spectrogram",
-    "pad_or_trim",
-]
+__all__ = ["CHUNK_LENGTH", "HOP_LENGTH", "N_FFT", "N_FRAMES", "N_SAMPLES", "SAMPLE_RATE"]
+__all__ += ["load_audio", "log_mel_spectrogram", "pad_or_trim"]
 
 CHUNK_LENGTH = 30  # seconds of a window
 N_SAMPLES = CHUNK_LENGTH * SAMPLE_RATE

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice, pairwise
@@ -34,13 +34,15 @@ from transept.speech.algorithms.window_words import time_words
 from transept.speech.options import TranscriptionOptions
 from transept.speech.segments import Found, Segment
 from transept.speech.speech_model import SpeechModel
-from transept.speech.timing.sentences import sentences
-from transept.speech.timing.words import WordTiming, merge_punctuation, place_words
+from transept.speech.timing.words import SENTENCE_ENDS, WordTiming, merge_punctuation, place_words
 from transept.speech.vad.spans import SAMPLE_RATE, silence_between
+from transept.speech.word_breaks import may_break
 
 LONGEST_CHAIN = 4  # windows; longer ones were no more accurate
 FEWEST_CHAINS = 3  # side by side, if there are as many windows
 LONGEST_WORD = 1.5  # seconds; in 36 minutes of speech it was 1.0, with a sentence left out 1.8
+LONG_PAUSE = 1.0  # seconds between two words that end a segment after any word
+LONGEST_SEGMENT = 10.0  # seconds; longer ones are cut within a sentence, for subtitles
 
 
 def decode_windows(source: Source, windows: Sequence[SpokenWindow]) -> Generator[Any, Any, Heard]:
@@ -209,3 +211,34 @@ def _logprobs(model: SpeechModel, whole: Segment, tokens: Sequence[Sequence[int]
     pairs = zip(whole.tokens, whole.token_logprobs, strict=True)
     of_text = iter([logprob for token, logprob in pairs if token in model.tokenizer.text_tokens])
     return [list(islice(of_text, len(own))) for own in tokens]
+
+
+def sentences(words: Sequence[WordTiming], pauses: Sequence[float]) -> Iterator[Sequence[WordTiming]]:
+    """Cut words at the end of each sentence that is followed by a pause, and at long pauses.
+
+    words: in order, with their punctuation. pauses: seconds of silence after each word but the last. A mark without a
+    pause does not end a sentence, because it may end an abbreviation. The parts of one word stay together.
+    """
+    begin = 0
+    for index, pause in enumerate(pauses):
+        ends = words[index].word.rstrip("\"'”’)] ").endswith(tuple(SENTENCE_ENDS))  # noqa: RUF001
+        if (pause >= LONG_PAUSE or (pause > 0 and ends)) and may_break(words[index].word, words[index + 1].word):
+            yield from _short_enough(words[begin : index + 1], pauses[begin:index])
+            begin = index + 1
+    yield from _short_enough(words[begin:], pauses[begin:])
+
+
+def _short_enough(words: Sequence[WordTiming], pauses: Sequence[float]) -> Iterator[Sequence[WordTiming]]:
+    """Cut words at the longest pause, preferably in the middle half, until no part is over LONGEST_SEGMENT."""
+    cuts = [index for index in range(len(pauses)) if may_break(words[index].word, words[index + 1].word)]
+    if not cuts or words[-1].end - words[0].start <= LONGEST_SEGMENT:
+        yield words
+        return
+
+    def merit(index: int) -> tuple[bool, float, float]:
+        off_middle = abs(index + 1 - len(words) / 2)
+        return off_middle <= len(words) / 4, pauses[index], -off_middle
+
+    cut = max(cuts, key=merit)
+    yield from _short_enough(words[: cut + 1], pauses[:cut])
+    yield from _short_enough(words[cut + 1 :], pauses[cut + 1 :])

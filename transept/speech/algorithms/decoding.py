@@ -86,7 +86,8 @@ def decode_window(
             and not decoded.is_silent(options)
             and is_plausible(model.tokenizer, model.spec, decoded.tokens, decoded.text, heard.seconds)
         )
-        model.short_contexts.count(is_trusted)
+        model.short_contexts.decoded += 1
+        model.short_contexts.again += not is_trusted
         if is_trusted:
             return decoded
     return (yield from _decode_with_fallback(heard, prompt, options.temperatures, None))

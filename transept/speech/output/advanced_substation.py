@@ -1,7 +1,7 @@
-r"""Karaoke: subtitles in Advanced SubStation Alpha (.ass), in which each word changes its colour as it is said.
+r"""Karaoke: subtitles in Advanced SubStation Alpha (.ass), in which each word changes colour when it is spoken.
 
-Called by `transept.speech.output.writers`. Players show them through libass; the format is its and Aegisub's: a
-``\k`` before a syllable holds how long it lasts, in hundredths of a second.
+`transept.speech.output.writers` calls it. Players show the files with libass. In its and Aegisub's format, ``\k`` before
+a syllable gives the duration of the syllable in hundredths of a second.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Style: Default,Arial,64,&H0000FFFF,&H00FFFFFF,&H00000000,&H80000000,0,0,0,0,100,
 [Events]
 Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text
 """
-WORD_JOINER = "\u2060"  # shown as nothing; what stands after it begins no command of the format
+WORD_JOINER = "\u2060"  # invisible; the text after it does not begin a command of the format
 
 
 def karaoke(segments: Sequence[Segment], layout: SubtitleLayout) -> str:
-    """The file's text. Where there are no times of words, each segment is shown as one.
+    """Return the file's text. Without word times, each segment is one subtitle.
 
-    Raises ParameterError when the layout asks for something and there are no words.
+    Raises ParameterError for a layout without word times.
     """
     if not has_words(segments):
         cues = make_cues(segments, layout)
@@ -46,7 +46,7 @@ def karaoke(segments: Sequence[Segment], layout: SubtitleLayout) -> str:
 
 
 def _syllables(words: Sequence[Word]) -> str:
-    """A subtitle's words, each with its time; pauses between them are syllables without text."""
+    """Return a subtitle's words, each with its duration; pauses between them are syllables without text."""
     done = _hundredths(words[0].start)
     parts = []
     for word in words:
@@ -59,13 +59,13 @@ def _syllables(words: Sequence[Word]) -> str:
 
 
 def _line(start: int, end: int, speaker: str | None, text: str) -> str:
-    """speaker: stands in the field that editors show, and before the text, as players show that alone."""
+    """Return a line of the file. speaker: is in the field for editors, and before the text, for players."""
     name, read = ("", "") if speaker is None else (speaker.replace(",", ";"), _escaped(f"{speaker}: "))
     return f"Dialogue: 0,{_clock(start)},{_clock(end)},Default,{name},0,0,0,,{read}{text}\n"
 
 
 def _escaped(text: str) -> str:
-    """The text as it is shown: its braces open no command, its backslashes neither, and its lines break."""
+    """Escape a text: braces and backslashes are literal, and line feeds break the line."""
     return text.replace("\\", f"\\{WORD_JOINER}").replace("{", "\\{").replace("}", "\\}").replace("\n", "\\N")
 
 

@@ -18,8 +18,8 @@ from transept.options import Option, declares_options, take_options
 from transept.speech.segments import Segment, Word
 from transept.speech.word_breaks import SHORTEST, lengthened, may_break, whole_words
 
-UNBOUNDED = 1000  # characters a line, words a subtitle, where the layout leaves them open
-CUE_PAUSE = 3.0  # seconds between the starts of two words after which subtitles that are filled up are cut
+UNBOUNDED = 1000  # characters per line and words per subtitle if the layout does not limit them
+CUE_PAUSE = 3.0  # seconds between the starts of two words at which filled subtitles are cut
 BLANK_LINES = re.compile(r"[\r\n][ \t\r\n]*")  # would end a subtitle in its file
 
 
@@ -127,7 +127,7 @@ def _refuse_layout_without_words(layout: SubtitleLayout) -> None:
     given = [field.name for field in dataclasses.fields(layout) if getattr(layout, field.name)]
     if given:
         raise ParameterError(
-            f"{{{given[0]}}} lays out words, but this transcript has no times of words; transcribe with "
+            f"{{{given[0]}}} lays out words, but this transcript has no word times; transcribe with "
             "{word_timestamps=True}",
             param=given[0],
             others=["word_timestamps"],
@@ -180,7 +180,7 @@ def fill_subtitles(
 
 
 def _grouped(segments: Iterable[Segment], size: int) -> Iterator[tuple[Segment, Word, bool]]:
-    """All words, each with its segment and whether it begins a group: a segment, or a run of so many words in one."""
+    """Yield all words with their segments; and True for the first word of a segment, and of each `size` words in it."""
     for segment in segments:
         for index, word in enumerate(segment.words or ()):
             yield segment, word, index % size == 0

@@ -1,7 +1,7 @@
-"""Transcripts as files that editors and players open, under the names of openai-whisper's formats and ours.
+"""Formats of transcript files, under openai-whisper's names and our own.
 
-Called by ``Transcript.write``, the command line and the server. Each format is one function from segments to a file's
-text. Text, tables and JSON are byte for byte openai-whisper's; `transept.compat.whisper` writes its subtitles.
+``Transcript.write``, the command line and the server call it. Each format is a function from segments to a file's text.
+Text, tables and JSON are byte for byte openai-whisper's; `transept.compat.whisper` writes its subtitles.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def write_transcript(
     language: str,
     layout: SubtitleLayout,
 ) -> None:
-    """Write a transcript to a path, or to an open file, which stays open: text, or UTF-8 where it takes bytes.
+    """Write a transcript to a path, or to an open file of text or of bytes (UTF-8), which stays open.
 
-    name: of the format; None: as the suffix of the path or of the open file's name says. layout: of subtitles; other
-    formats do not look at it.
-    Raises ParameterError for an unknown format, for a layout that needs the times of words where there are none, and
-    for what is no file; OSError when the file cannot be written.
+    name: of the format; None: by the suffix of the path or of the open file's name. layout: of subtitles; other formats
+    ignore it.
+    Raises ParameterError for an unknown format, for a layout without word times, and for another type of file; OSError
+    if the file cannot be written.
     """
     if not isinstance(file, str | os.PathLike) and not hasattr(file, "write"):
         raise ParameterError(f"cannot write to {shown(file)}: give a path, or an open file", param="file", value=file)
@@ -44,7 +44,7 @@ def write_transcript(
         Path(file).write_text(text, encoding="utf-8", newline="\n")
         return
     try:
-        file.write("")  # which a file of bytes refuses
+        file.write("")  # a file of bytes refuses text
     except TypeError:
         file.write(text.encode())
     else:
@@ -61,22 +61,20 @@ def format_transcript(name: str, segments: Sequence[Segment], language: str, lay
 
 
 def _format_of(file: str | Path | IO[Any]) -> str:
-    """What the suffix of its name says. Raises ParameterError where that is nothing."""
+    """Return the format of a file's suffix. Raises ParameterError for a file without a known suffix."""
     is_open = hasattr(file, "write")
     path = getattr(file, "name", None) if is_open else file
     if not isinstance(path, str | os.PathLike):
         raise ParameterError(
-            f"an open {type(file).__name__} has no name whose suffix tells the format; give one, such as "
+            f"an open {type(file).__name__} has no name with a suffix for the format; give one, such as "
             "{format='srt'}",
             param="format",
         )
     suffix = Path(path).suffix
     name = suffix.lower().removeprefix(".")
     if name not in FORMATS:
-        given = f"no format {suffix!r}" if suffix else "no suffix, which tells the format"
-        raise ParameterError(
-            f'cannot write "{path}": it has {given}.{suggest(name, FORMATS)}', param="file", value=file
-        )
+        given = f"there is no format {suffix!r}" if suffix else "it has no suffix for the format"
+        raise ParameterError(f'cannot write "{path}": {given}.{suggest(name, FORMATS)}', param="file", value=file)
     return name
 
 
@@ -90,7 +88,7 @@ def _subrip(segments: Sequence[Segment], language: str, layout: SubtitleLayout) 
 
 
 def subrip(cues: Iterable[Cue]) -> str:
-    """A SubRip file's text."""
+    """Return a SubRip file's text."""
     return "".join(
         f"{number}\n{clock(cue.start, hours=True, point=',')} --> {clock(cue.end, hours=True, point=',')}\n"
         f"{cue.attributed}\n\n"
@@ -104,7 +102,7 @@ def _web_video_text(segments: Sequence[Segment], language: str, layout: Subtitle
 
 
 def web_video_text(cues: Iterable[Cue]) -> str:
-    """A WebVTT file's text. The cues' texts are markup, in which words are escaped."""
+    """Return a WebVTT file's text. The cues' texts are markup with escaped words."""
     text = "WEBVTT\n\n"
     for cue in cues:
         # A voice span lasts to the end of its cue.
@@ -125,9 +123,9 @@ def _comma_separated(segments: Sequence[Segment], language: str, layout: Subtitl
 
 
 def _rows(segments: Sequence[Segment]) -> Iterator[tuple[str, ...]]:
-    """A table's head and its rows, times in whole milliseconds; with the speakers where there are any.
+    """Yield a table's head and rows, with times in milliseconds, and with speakers if there are any.
 
-    The fields and their order are those of whisper.cpp.
+    The fields and their order are whisper.cpp's.
     """
     with_speakers = has_speakers(segments)
     yield ("start", "end", "speaker", "text") if with_speakers else ("start", "end", "text")
@@ -181,7 +179,7 @@ SUBTITLES = ("srt", "vtt", "lrc", "ass")  # the formats that look at the layout
 
 
 def clock(milliseconds: int, *, hours: bool = False, point: str = ".") -> str:
-    """``[HH:]MM:SS.mmm``. hours: even when there are none."""
+    """Format a time as ``[HH:]MM:SS.mmm``. hours: True: also hours of 0."""
     seconds, milliseconds = divmod(milliseconds, 1000)
     minutes, seconds = divmod(seconds, 60)
     full_hours, minutes = divmod(minutes, 60)

@@ -1,4 +1,4 @@
-"""Times in a recording of which parts were cut out, told as times in the whole recording."""
+"""Timeline: map times in a recording without its silence to times in the whole recording."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from transept.speech.vad.spans import Span
 
 
 class Timeline:
-    """From times in what was kept of a recording to times in the recording.
+    """A map from times in the kept spans of a recording to times in the recording.
 
-    spans: what was kept, in samples, rising; without any nothing was cut out, and every time stays as it is.
-    rate: samples in a second.
+    spans: in samples, ascending; empty: nothing was cut out, and times do not change. rate: samples per second.
     """
 
     def __init__(self, spans: Sequence[Span], rate: int) -> None:
         self.spans = spans
         self.rate = rate
-        self.begins = [0, *accumulate(span.end - span.start for span in spans)]  # samples, of each span once cut out
+        self.begins = [
+            0,
+            *accumulate(span.end - span.start for span in spans),
+        ]  # samples; of each span in the joined spans
 
     def time(self, seconds: float, *, after_pause: bool) -> float:
-        """The time in the recording; where a pause was cut out, the one after it or before it."""
+        """Return the time in the recording; at a cut-out pause, the end or the beginning of the pause."""
         if not self.spans:
             return seconds
         position = seconds * self.rate
@@ -35,7 +37,7 @@ class Timeline:
         return round((self.spans[index].start + position - self.begins[index]) / self.rate, 2)
 
     def restored(self, segment: Segment) -> Segment:
-        """A segment with the recording's times, its words with it; each word stays in one span."""
+        """Return a segment and its words with the recording's times; each word stays within one span."""
         if not self.spans:
             return segment
         if not segment.words:

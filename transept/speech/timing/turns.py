@@ -1,6 +1,6 @@
-"""Segments cut between words: where the speaker changes, or where silence was left out.
+"""Cut segments between words, where the speaker changes or silence was left out.
 
-`transept.speech.conversation` calls `Turns` with what a diarizer found; sequential decoding calls `cut_between_words`.
+`transept.speech.conversation` makes `Turns` from a diarizer's result; sequential decoding calls `cut_between_words`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Decode: TypeAlias = Callable[[Sequence[int]], str]  # the text of tokens, timest
 
 
 class Turns:
-    """Who speaks when in a recording. turns: in any order; they may overlap."""
+    """The turns of speakers in a recording. turns: in any order; they may overlap."""
 
     def __init__(self, turns: Sequence[Turn]) -> None:
         self.speakers = list(dict.fromkeys(turn.speaker for turn in turns))  # in order of their first turns
@@ -30,7 +30,7 @@ class Turns:
         self.owners = np.array([self.speakers.index(turn.speaker) for turn in turns], np.intp)
 
     def speaker(self, start: float, end: float) -> str | None:
-        """Who speaks longest between two times; where nobody does, whose turn is nearest; None without any turn."""
+        """Return who speaks longest between two times, or has the nearest turn; None without turns."""
         if not self.speakers:
             return None
         overlaps = np.minimum(self.ends, end) - np.maximum(self.starts, start)  # [turns]; seconds apart where negative
@@ -40,7 +40,7 @@ class Turns:
         return self.speakers[int(seconds.argmax())]
 
     def cut(self, segment: Segment, decode: Decode) -> list[Segment]:
-        """A segment with its speaker, cut between words of different speakers; whole where its words have no times."""
+        """Cut a segment between words of different speakers. Without word times it stays whole."""
         return [
             dataclasses.replace(part, speaker=speaker)
             for speaker, part in cut_between_words(segment, self.speaker, decode)
@@ -50,9 +50,9 @@ class Turns:
 def cut_between_words(
     segment: Segment, owner: Callable[[float, float], Owner], decode: Decode
 ) -> list[tuple[Owner, Segment]]:
-    """A segment cut where the owner of its words changes; whole where its words have no times.
+    """Cut a segment where the owner of its words changes. Without word times it stays whole.
 
-    owner: called with the times at which a word begins and ends. Returns each part with its owner.
+    owner: called with the start and the end of a word. Returns each part with its owner.
     """
     if not segment.words:
         return [(owner(segment.start, segment.end), segment)]
@@ -79,11 +79,11 @@ def cut_between_words(
 
 
 def _token_cuts(tokens: Sequence[int], texts: Sequence[str], decode: Decode) -> list[int]:
-    """Where the tokens of all texts but the first begin. texts: parts of what the tokens say, in order."""
+    """Return where the tokens of all texts but the first begin. texts: parts of the tokens' text, in order."""
     ends = list(accumulate(map(len, texts)))[:-1]  # characters
     cuts: list[int] = []
     for index in range(len(tokens) + 1):
-        text = decode(tokens[:index]).rstrip("\ufffd")  # the begin of a character is none yet
+        text = decode(tokens[:index]).rstrip("\ufffd")  # without an incomplete character
         while len(cuts) < len(ends) and len(text) >= ends[len(cuts)]:
             cuts.append(index)
     return cuts + [len(tokens)] * (len(ends) - len(cuts))

@@ -7,7 +7,7 @@ from functools import partial
 from math import inf
 from typing import Annotated
 
-from transept.options import Option, declared, declares_options, refusal, take_options
+from transept.options import Option, declares_options, refusal, take_options
 
 RECORDING = "the way through the recording"
 recording = partial(Option, group=RECORDING)
@@ -54,11 +54,6 @@ class VadOptions:
             "silence to keep on both sides of speech", "Of a short pause, each side takes half.", metavar="MS", ge=0
         ),
     ] = 400
-
-    @classmethod
-    def names(cls) -> list[str]:
-        """The names of all options."""
-        return [*declared(cls)]
 
     def __post_init__(self) -> None:
         take_options(self)

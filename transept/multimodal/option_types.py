@@ -1,0 +1,17 @@
+"""Types of the keywords of public calls, for type checkers and editors; nothing imports them as it runs.
+
+Generated from the declarations of options by `make option-types`; do not edit.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class AudioLimitKeywords(TypedDict, total=False):
+    """The limits on a recording."""
+
+    max_audio_seconds: float | None
+    max_audio_bytes: int | None
+    max_stream_bytes: int | None
+    max_decoded_bytes: int | None
