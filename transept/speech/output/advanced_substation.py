@@ -1,7 +1,7 @@
 r"""Karaoke: subtitles in Advanced SubStation Alpha (.ass), in which each word changes colour when it is spoken.
 
-`transept.speech.output.writers` calls it. Players show the files with libass. In its and Aegisub's format, ``\k`` before
-a syllable gives the duration of the syllable in hundredths of a second.
+`transept.speech.output.writers` calls it. Players show the files with libass. In its and Aegisub's format, ``\k``
+before a syllable gives the duration of the syllable in hundredths of a second.
 """
 
 from __future__ import annotations
