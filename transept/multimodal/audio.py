@@ -22,22 +22,17 @@ from transept.multimodal.audio_file import READABLE, decode_file
 from transept.multimodal.audio_limits import MAX_BYTES, MAX_DECODED_BYTES, MAX_SECONDS, MAX_STREAM_BYTES
 from transept.multimodal.audio_tracks import checked_track, only_track
 from transept.multimodal.audio_url import AudioUrl
-from transept.multimodal.channels import EACH, HIGHEST_PEAK, MIX, Intake, one_channel
+from transept.multimodal.channels import EACH, HIGHEST_PEAK, MIX, Intake, joined, one_channel, soxr_blocks
 from transept.multimodal.media import decode_media
-from transept.multimodal.resampling import joined, soxr_blocks
 from transept.multimodal.sounds import sounds_at
-from transept.multimodal.waveforms import EXPECTED, Waveform, channels_of, is_array
+from transept.multimodal.waveforms import EXPECTED, SupportsArray, Waveform, channels_of, is_array
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-    from torch import Tensor
-
     from transept.multimodal.option_types import AudioLimitKeywords
 
-# path, contents, open file, samples at 16 kHz (an array or a tensor), (waveform, rate), URL
+# path, URL, contents, open file, samples at 16 kHz (an array or a tensor), (waveform, rate)
 AudioInput: TypeAlias = (
-    "str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | npt.NDArray[Any] | Tensor | tuple[Any, float]"
-    " | AudioUrl"
+    str | os.PathLike[str] | AudioUrl | bytes | bytearray | memoryview | BinaryIO | SupportsArray | tuple[Any, float]
 )
 
 SAMPLE_RATE = 16_000  # Hz; that of the data of speech encoders
@@ -160,7 +155,12 @@ def _load(data: Any, sample_rate: int, limits: Intake) -> list[Waveform]:
     if is_array(data):
         return _checked(_from_array(data, sample_rate, limits), "the waveform")
     if isinstance(data, bytes | bytearray | memoryview):
-        return _from_bytes(data, sample_rate, limits)
+        try:
+            name, num_bytes, file = audio_name(data), memoryview(data).nbytes, io.BytesIO(data)
+        except (BufferError, ValueError) as error:  # not contiguous, released
+            raise MediaError(f"audio data in a {type(data).__name__} cannot be read: {error}. Pass bytes") from None
+        limits.check_size(num_bytes, name)
+        return _checked(decode_file(file, name, sample_rate, limits), name)
     if isinstance(data, AudioUrl):
         return _from_url(data, sample_rate, limits)
     if isinstance(data, io.TextIOBase):
@@ -177,23 +177,13 @@ def _load(data: Any, sample_rate: int, limits: Intake) -> list[Waveform]:
         name = audio_name(data)
     except TypeError as error:
         raise MediaError(f"audio of type {type(data).__name__} names no file: {error}") from None
-    with _open(data, name) as file:
+    with _open(data, name) as opened:
         try:
-            rewindable = file if file.seekable() else limits.read(file, name)  # decoders rewind; a pipe cannot
-            limits.check_size(os.fstat(file.fileno()).st_size, name)
+            rewindable = opened if opened.seekable() else limits.read(opened, name)  # decoders rewind; a pipe cannot
+            limits.check_size(os.fstat(opened.fileno()).st_size, name)
             return _checked(decode_file(rewindable, name, sample_rate, limits), name)
         except OSError as error:
             raise MediaError(f"{name} cannot be read: {error.strerror or error}. Copy it to a file first") from None
-
-
-def _from_bytes(data: bytes | bytearray | memoryview, sample_rate: int, limits: Intake) -> list[Waveform]:
-    """Decode the bytes of a file."""
-    try:
-        name, num_bytes, file = audio_name(data), memoryview(data).nbytes, io.BytesIO(data)
-    except (BufferError, ValueError) as error:  # not contiguous, released
-        raise MediaError(f"audio data in a {type(data).__name__} cannot be read: {error}. Pass bytes") from None
-    limits.check_size(num_bytes, name)
-    return _checked(decode_file(file, name, sample_rate, limits), name)
 
 
 def _from_url(data: AudioUrl, sample_rate: int, limits: Intake) -> list[Waveform]:
@@ -213,7 +203,6 @@ def _from_url(data: AudioUrl, sample_rate: int, limits: Intake) -> list[Waveform
 
 
 def _from_pair(data: tuple[Any, ...], sample_rate: int, limits: Intake) -> list[Waveform]:
-    """Resample ``(waveform, sample_rate)``."""
     if len(data) != 2:
         raise MediaError(f"audio came as a tuple of {len(data)}: {EXPECTED}")
     waveform, rate = data

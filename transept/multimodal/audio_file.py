@@ -17,13 +17,20 @@ from transept.errors import MediaError, MediaTooLargeError
 from transept.multimodal.announced import hint
 from transept.multimodal.audio_limits import check_sound, expect, kept_bytes
 from transept.multimodal.audio_tracks import only_track
-from transept.multimodal.channels import EACH, NUMBERS, Intake, joined_streams, without_bursts
+from transept.multimodal.channels import (
+    EACH,
+    NUMBERS,
+    Intake,
+    joined,
+    joined_streams,
+    swresample_blocks,
+    without_bursts,
+)
 from transept.multimodal.damage import SHORTEST_LOSS, Damage, truncated
 from transept.multimodal.flac_frames import StreamInfo, decoded, is_whole
 from transept.multimodal.joined_files import Part, Window, parts_of
 from transept.multimodal.media import decode_media
 from transept.multimodal.presentation import frame_sounds
-from transept.multimodal.resampling import joined, swresample_blocks
 from transept.multimodal.sounds import BLOCK_SAMPLES, Sound
 from transept.multimodal.waveforms import NO_SAMPLES, Waveform
 

@@ -147,10 +147,8 @@ def _powers(samples: Waveform, step: int, length: int) -> npt.NDArray[np.float64
 
 
 def _step(sound: Sound) -> int:
-    """Return the number of samples in a step."""
     return max(1, round(STEP * sound.rate))
 
 
 def _are_alike(one: Sound, other: Sound) -> bool:
-    """True if two sounds have the same rate, format and number of channels."""
     return (one.rate, len(one.samples), one.samples.dtype) == (other.rate, len(other.samples), other.samples.dtype)

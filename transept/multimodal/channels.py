@@ -1,26 +1,35 @@
-"""Select the channels of a recording: all mixed, one of them, or each separately.
+"""Select the channels of a recording, all mixed, one of them, or each separately, and resample them to one rate.
 
-`transept.multimodal.audio` reads a recording through an Intake, sound by sound. Nothing here decodes or resamples.
+`transept.multimodal.audio` reads a recording through an Intake, sound by sound, and `joined` makes waveforms of them.
+FFmpeg's swresample resamples files, as in openai-whisper and faster-whisper, whose samples of the same file equal ours
+rounded to 16 bits. soxr resamples arrays, as in librosa. Nothing here decodes.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import itemgetter
+from typing import TypeAlias
 
 import numpy as np
+import soxr
 
 from transept.errors import MediaError, ParameterError, shown
 from transept.multimodal.audio_limits import AudioLimits
 from transept.multimodal.cancellation import CancellingMix, MonoSound
 from transept.multimodal.large_memory import GrowingSamples
 from transept.multimodal.sounds import Sound
-from transept.multimodal.waveforms import Waveform, mono
+from transept.multimodal.waveforms import NO_SAMPLES, Waveform, mono
 
 MIX, LEFT, RIGHT, EACH = CHANNELS = ("mix", "left", "right", "each")
 NUMBERS = {LEFT: 0, RIGHT: 1}
+LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz; beyond any recording: a broken header, or a swapped argument
+
+# (mono blocks, their rate in Hz, the wanted one) -> mono blocks at the wanted one
+Resampler: TypeAlias = Callable[[Iterable[Waveform], float, int], Iterator[Waveform]]
 HIGHEST_PEAK = 16.0  # 24 dB over full scale: lossy codecs overshoot 1.0 a little, unscaled integers by far more
 
 
@@ -123,3 +132,61 @@ def _channel(sound: Sound, number: int, count: int, name: str) -> MonoSound:
     if number < len(samples) or len(samples) == 1:
         return mono(samples[number : number + 1] if number < len(samples) else samples), sound.rate
     return np.zeros(samples.shape[1], np.float32), sound.rate
+
+
+def joined(
+    sounds: Iterable[Sound], sample_rate: int, name: str, intake: Intake, resampler: Resampler
+) -> list[Waveform]:
+    """Resample and join the sounds of one recording to the channels that the intake selects.
+
+    Each waveform is float32 [num_samples], at `sample_rate`, in Hz. Raises MediaError for an impossible sample rate,
+    for audio beyond the limits, and for a channel that does not exist.
+    """
+
+    def checked() -> Iterator[Sound]:
+        for sound in sounds:
+            if not LOWEST_RATE <= sound.rate <= HIGHEST_RATE:
+                raise MediaError(
+                    f"{name} has a sample rate of {sound.rate:g} Hz, which no recording has: it must be {LOWEST_RATE} "
+                    f"to {HIGHEST_RATE} Hz"
+                )
+            yield sound
+
+    streams = intake.streams(checked(), sample_rate, name)
+    return joined_streams([_resampled(stream, sample_rate, resampler) for stream in streams])
+
+
+def _resampled(stream: Iterable[MonoSound], sample_rate: int, resampler: Resampler) -> Iterator[Waveform]:
+    """Resample a stream to one rate. Restarts the resampler when the stream's own rate changes."""
+    for rate, run in itertools.groupby(stream, key=itemgetter(1)):
+        blocks = map(itemgetter(0), run)
+        yield from blocks if rate == sample_rate else resampler(blocks, rate, sample_rate)
+
+
+def soxr_blocks(blocks: Iterable[Waveform], rate: float, sample_rate: int) -> Iterator[Waveform]:
+    """Resample with soxr's high quality, like librosa.resample."""
+    resampler = soxr.ResampleStream(rate, sample_rate, num_channels=1, dtype="float32", quality="HQ")
+    for block in blocks:
+        yield resampler.resample_chunk(np.ascontiguousarray(block))
+    yield resampler.resample_chunk(NO_SAMPLES, last=True)
+
+
+def swresample_blocks(blocks: Iterable[Waveform], rate: float, sample_rate: int) -> Iterator[Waveform]:
+    """Resample with FFmpeg's defaults; in floats, while openai-whisper and faster-whisper round to 16 bits.
+
+    rate: in Hz, an integer, like those of all files.
+    """
+    import av
+
+    resampler = av.AudioResampler(format="fltp", layout="mono", rate=sample_rate)
+
+    def frames() -> Iterator[av.AudioFrame | None]:
+        for block in blocks:
+            frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(block)[None], format="fltp", layout="mono")
+            frame.sample_rate = int(rate)
+            yield frame
+        yield None  # the end
+
+    for frame in frames():
+        for resampled in resampler.resample(frame):
+            yield resampled.to_ndarray()[0]

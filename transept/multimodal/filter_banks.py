@@ -57,6 +57,5 @@ def _mel_filters(num_mels: int) -> npt.NDArray[np.float64]:
 
 
 def _mel(hertz: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Convert Hz to Kaldi's mel scale."""
     scaled: npt.NDArray[np.float64] = 1127.0 * np.log(1.0 + np.asarray(hertz) / 700.0)
     return scaled

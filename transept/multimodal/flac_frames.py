@@ -38,7 +38,6 @@ HEADER = re.compile(
 
 
 def _crc8_table() -> list[int]:
-    """Table of the CRC-8 with polynomial 0x07."""
     table = []
     for value in range(256):
         for _ in range(8):

@@ -326,7 +326,6 @@ def _to_8_bits(values: npt.NDArray[Any], name: str) -> Pixels:
 
 
 def _from_array(image: Any, limits: ImageLimits) -> Pixels:
-    """Convert an array or tensor to RGB."""
     name, torch = "the image", sys.modules.get("torch")  # a tensor exists only if torch is loaded
     try:
         if torch is not None and isinstance(image, torch.Tensor):

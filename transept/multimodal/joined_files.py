@@ -179,18 +179,13 @@ class Window(io.RawIOBase):
         self._position = origin + offset
         return self._position
 
-    def read(self, size: int = -1) -> bytes:
-        """Read up to `size` bytes of the part."""
-        left = max(0, self._end - self._begin - self._position)
-        self._file.seek(self._begin + self._position)
-        data = self._file.read(left if size is None or size < 0 else min(size, left))
-        self._position += len(data)
-        return data
-
     def readinto(self, buffer: Any) -> int:
         """Read into a buffer, and return the number of bytes."""
-        data = self.read(memoryview(buffer).nbytes)
+        left = max(0, self._end - self._begin - self._position)
+        self._file.seek(self._begin + self._position)
+        data = self._file.read(min(left, memoryview(buffer).nbytes))
         memoryview(buffer).cast("B")[: len(data)] = data
+        self._position += len(data)
         return len(data)
 
 

@@ -18,12 +18,10 @@ from transept.errors import MediaError
 from transept.multimodal.announced import MP3_HEADERS, AviIndex, announced_bytes, announced_seconds
 from transept.multimodal.audio_limits import AudioTooLongError, is_longer
 from transept.multimodal.audio_tracks import label, track_of
-from transept.multimodal.channels import EACH, Intake, without_bursts
+from transept.multimodal.channels import EACH, Intake, joined, swresample_blocks, without_bursts
 from transept.multimodal.damage import Damage
 from transept.multimodal.presentation import Decoded, Placed, format_names, frame_sounds, is_timed, placed
-from transept.multimodal.resampling import joined, swresample_blocks
-from transept.multimodal.sounds import SILENT_PEAK
-from transept.multimodal.waveforms import Waveform
+from transept.multimodal.waveforms import Waveform, has_sound
 
 ID3V1_BYTES, ID3V2_HEADER = 128, 10  # of a tag at the end of a file; of the header of one at its beginning
 FRAGMENT, SEARCHED_BYTES = b"moof\0\0\0\x10mfhd\0\0\0\0", 1 << 20  # how a fragment of MP4 begins, after its size
@@ -58,7 +56,7 @@ def decode_media(
     if is_wrong:  # its header is wrong: decoding measures the length
         with opened() as container:
             waveforms = _decoded(container, container.streams[index], name, sample_rate, intake)
-    if intake.audio_track is None and others and not _has_sound(waveforms):
+    if intake.audio_track is None and others and not any(map(has_sound, waveforms or ())):
         waveforms, used = _loudest(opened, name, sample_rate, intake, waveforms, number, others)
         others = [each for each in (number, *others) if each != used]
     intake.other_tracks[:] = [labels[each] for each in others]
@@ -89,7 +87,7 @@ def _loudest(
             except MediaError:  # this track has too few channels, say
                 continue
             told = label(stream, number)
-        if found is None or not _has_sound(found):
+        if found is None or not any(map(has_sound, found)):
             continue
         own_power = max(float(np.dot(each, each)) / each.size for each in found)
         if own_power > power:
@@ -97,11 +95,6 @@ def _loudest(
             best, power, used, warnings = found, own_power, number, [what, *own.warnings]
     intake.warnings[:] = warnings
     return best, used
-
-
-def _has_sound(waveforms: list[Waveform] | None) -> bool:
-    """True if any sample is above SILENT_PEAK."""
-    return any(each.size and max(each.max(), -each.min()) > SILENT_PEAK for each in waveforms or ())
 
 
 def _decoded(container: Any, stream: Any, name: str, sample_rate: int, intake: Intake) -> list[Waveform] | None:

@@ -6,18 +6,27 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from transept.errors import MediaError
+from transept.multimodal.sounds import SILENT_PEAK
 
 Waveform = npt.NDArray[np.float32]  # mono [num_samples]
 
 NO_SAMPLES: Waveform = np.empty(0, np.float32)
+SEARCHED_SAMPLES = 1 << 20  # at a time; most recordings have sound in the first block
 PCM_FULL_SCALE = {"uint8": 1 << 7, "int16": 1 << 15, "int32": 1 << 31}
 EXPECTED = "pass (waveform, sample_rate), the waveform [num_samples] or [channels, num_samples]"
+
+
+class SupportsArray(Protocol):
+    """An array of NumPy, a tensor of PyTorch, or a similar object."""
+
+    def __array__(self, dtype: Any = None, /) -> npt.NDArray[Any]:
+        """Convert to a NumPy array."""
 
 
 def is_array(data: Any) -> bool:
@@ -45,6 +54,12 @@ def channels_of(waveform: Any) -> npt.NDArray[Any]:
     if samples.ndim not in (1, 2):
         raise MediaError(f"the waveform has shape {list(samples.shape)}: {EXPECTED}")
     return samples[None] if samples.ndim == 1 else samples if samples.shape[0] <= samples.shape[1] else samples.T
+
+
+def has_sound(waveform: Waveform) -> bool:
+    """True if any sample is above SILENT_PEAK. waveform: [num_samples]."""
+    pieces = (waveform[at : at + SEARCHED_SAMPLES] for at in range(0, len(waveform), SEARCHED_SAMPLES))
+    return any(np.abs(piece).max() > SILENT_PEAK for piece in pieces)
 
 
 def mono(samples: npt.NDArray[Any]) -> Waveform:

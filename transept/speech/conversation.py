@@ -69,7 +69,6 @@ def transcribe(
 def _each_channel(
     model: SpeechModel, audio: AudioInput, limits: Limits, options: TranscriptionOptions
 ) -> Generator[Any, Any, Transcript]:
-    """A job: a recording whose channels are its speakers."""
     rate = model.spec.sample_rate
     loaded = yield Offload(partial(limits.load_recording, audio, rate, EACH, options.audio_track))
     waveforms, warnings, other_tracks = deque(loaded.waveforms), loaded.warnings, loaded.other_tracks
@@ -100,7 +99,6 @@ def _next_waveform(
 def _diarized(
     model: SpeechModel, audio: AudioInput, limits: Limits, options: TranscriptionOptions
 ) -> Generator[Any, Any, Transcript]:
-    """A job: a recording whose speakers a diarizer distinguishes."""
     rate = model.spec.sample_rate
     if recording.has_no_samples(audio):
         waveforms, turns, warnings, other_tracks = deque([NO_SAMPLES]), [], [], []

@@ -24,7 +24,7 @@ from transept.core.request.limits import Limits
 from transept.errors import ParameterError
 from transept.multimodal.audio import AudioInput as AudioInput
 from transept.multimodal.sounds import SILENT_PEAK
-from transept.multimodal.waveforms import NO_SAMPLES, is_array
+from transept.multimodal.waveforms import NO_SAMPLES, has_sound, is_array
 from transept.speech.algorithms import batched, sequential
 from transept.speech.algorithms.language import recording_language
 from transept.speech.algorithms.passages import decode_passages, spoken_passages
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 # The sound for language detection, the number of samples to decode, and the job that decodes them in that language.
 Prepared: TypeAlias = tuple[Source, int, Callable[[Source], Generator[Any, Any, Heard]]]
 Prepare: TypeAlias = Callable[[SpeechModel, "Waveform", TranscriptionOptions], Generator[Any, Any, Prepared]]
-
-SEARCHED_SAMPLES = 1 << 20  # at a time; most recordings have sound in the first block
 
 
 def transcribe(
@@ -84,7 +82,7 @@ def transcribe_waveform(
     rate = model.spec.sample_rate
     duration = len(waveform) / rate
     yield Opened(duration)
-    is_silent = not (yield Offload(partial(_has_sound, waveform)))
+    is_silent = not (yield Offload(partial(has_sound, waveform)))
     if options.suppress_numerals or options.suppress_regex is not None:
         yield Offload(partial(model.tokenizer.suppressed_tokens, options))  # looks through all tokens, once
     prepare = prepare or PREPARE[_mode(model, duration, options)]
@@ -173,12 +171,6 @@ def has_no_samples(audio: AudioInput) -> bool:
     """True if audio is an empty waveform, which has an empty transcript; a file without samples is an error."""
     waveform = audio[0] if isinstance(audio, tuple) and len(audio) == 2 else audio if is_array(audio) else None
     return 0 in getattr(waveform, "shape", ()) or (isinstance(waveform, list) and not waveform)
-
-
-def _has_sound(waveform: Waveform) -> bool:
-    """True if any sample is above SILENT_PEAK. waveform: float32 [num_samples]."""
-    pieces = (waveform[at : at + SEARCHED_SAMPLES] for at in range(0, len(waveform), SEARCHED_SAMPLES))
-    return any(np.abs(piece).max() > SILENT_PEAK for piece in pieces)
 
 
 def _why_empty(info: TranscriptionInfo, num_dropped: int, *, is_silent: bool) -> str:

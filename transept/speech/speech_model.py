@@ -121,12 +121,24 @@ class SpeechModel:
         Also for a missing language that it needs, for diarize without a diarizer, and for more samples or beams than
         the engine runs at a time.
         """
-        self._check_width(options)
+        most = self.max_num_seqs
+        asked = "beam_size" if options.beam_size else "patience"
+        widths = (("best_of", "best_of", options.best_of or 1), ("beam_size", asked, options.num_beams))
+        for name, told, width in widths:
+            if width > most:
+                raise ParameterError(
+                    f"{{{told}=}} needs {width} sequences at a time, but {{max_num_seqs}} is {most}; give {{{name}}} "
+                    f"of at most {most}, or load the model with {{max_num_seqs={width}}}",
+                    param=told,
+                    value=getattr(options, told),
+                    others=("max_num_seqs", name),
+                )
         if options.diarize:
             _ = self.diarizer
         if options.multilingual and not self.detects:
             raise refusal(options, self.why_it_detects_none + "; leave {multilingual=} out")
-        if options.language is None and self._needs_language:
+        needs_language = not self.detects and 1 < len(self.languages) == len(self.language_tokens)
+        if options.language is None and needs_language:
             known = ", ".join(self.languages)
             raise refusal(options, f"{self.why_it_detects_none}; give {{language}}, one of {known}")
         self.opening_tokens(self.language_code(options.language), options, timestamps=not options.without_timestamps)
@@ -162,20 +174,6 @@ class SpeechModel:
                 last = self.vocab_size - 1
                 raise refusal(options, f"{{{name}}} holds {max(tokens)}; this model's token ids end at {last}")
 
-    def _check_width(self, options: TranscriptionOptions) -> None:
-        most = self.max_num_seqs
-        asked = "beam_size" if options.beam_size else "patience"
-        widths = (("best_of", "best_of", options.best_of or 1), ("beam_size", asked, options.num_beams))
-        for name, told, width in widths:
-            if width > most:
-                raise ParameterError(
-                    f"{{{told}=}} needs {width} sequences at a time, but {{max_num_seqs}} is {most}; give {{{name}}} "
-                    f"of at most {most}, or load the model with {{max_num_seqs={width}}}",
-                    param=told,
-                    value=getattr(options, told),
-                    others=("max_num_seqs", name),
-                )
-
     @property
     def is_english_only(self) -> bool:
         """True if the model transcribes English, and has no choice of languages."""
@@ -187,11 +185,6 @@ class SpeechModel:
         if len(self.languages) < 2:
             return "this model knows one language only"
         return "this model does not detect which language is spoken"
-
-    @property
-    def _needs_language(self) -> bool:
-        """True if the language must be given: all languages have tokens, and the model does not detect them."""
-        return not self.detects and 1 < len(self.languages) == len(self.language_tokens)
 
     @property
     def undetected_language(self) -> str:

@@ -141,7 +141,7 @@ class SpeechTokenizer:
                     param="suppress_regex",
                     value=pattern,
                 ) from None
-            spoken = (token for token, text in zip(self.text_tokens, texts, strict=True) if _has_letters(text))
+            spoken = (token for token, text in zip(self.text_tokens, texts, strict=True) if any(map(str.isalpha, text)))
             if matching.issuperset(spoken):
                 message = "{suppress_regex} matches every token with a letter, so nothing could be said: "
                 raise ParameterError(message + shown(pattern), param="suppress_regex", value=pattern)
@@ -158,10 +158,6 @@ class SpeechTokenizer:
 
     def _decoded(self, tokens: Sequence[int]) -> str:
         return str(self.tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False))
-
-
-def _has_letters(text: str) -> bool:
-    return any(map(str.isalpha, text))
 
 
 def _is_numeral(character: str) -> bool:

@@ -303,7 +303,6 @@ def _in_order(
 
 
 def _refuse_several(audio: Any) -> None:
-    """Raise ParameterError for a list of files in place of one recording."""
     if isinstance(audio, list | tuple) and isinstance(next(iter(audio), None), str | bytes | os.PathLike):
         message = "this takes one recording; for a list of them call transcribe_many"
         raise ParameterError(message, param="audio", value=audio)

@@ -205,7 +205,6 @@ def _cut_between_sentences(
 
 
 def _logprobs(model: SpeechModel, whole: Segment, tokens: Sequence[Sequence[int]]) -> list[list[float] | None]:
-    """Divide the log probabilities of a window's text tokens like the tokens."""
     if whole.token_logprobs is None:
         return [None] * len(tokens)
     pairs = zip(whole.tokens, whole.token_logprobs, strict=True)

@@ -156,7 +156,6 @@ def decode_passages(source: Source, passages: Sequence[Passage]) -> Generator[An
 
 
 def _decoded(source: Source, passage: Passage, is_first: bool) -> Generator[Any, Any, Heard]:
-    """A job that decodes one passage. source: the first one."""
     sound = passage.sound()
     own = dataclasses.replace(
         source,

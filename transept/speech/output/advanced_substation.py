@@ -74,7 +74,6 @@ def _hundredths(seconds: float) -> int:
 
 
 def _clock(hundredths: int) -> str:
-    """``H:MM:SS.cc``."""
     seconds, hundredths = divmod(hundredths, 100)
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)

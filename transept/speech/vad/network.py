@@ -80,7 +80,6 @@ def _features(network: Any, frames: Tensor) -> Tensor:
 
 @cache
 def _load_network() -> Any:
-    """Load the package's network for 16 kHz."""
     import torch
 
     threads = torch.get_num_threads()
