@@ -139,11 +139,9 @@ class WhisperModel:
                 value=device_index,
             )
         options = {"cpu_threads": cpu_threads, "download_root": download_root, "local_files_only": local_files_only}
-        given = {name: value for name, value in options.items() if value != ENGINE_DEFAULTS[name]}
-        named = f"cuda:{device_index}" if device == "cuda" else device
-        self.transcriber = CompatTranscriber(
-            model_size_or_path, device=named, compute_type=compute_type, **given, **model_kwargs
-        )
+        given: dict[str, Any] = {name: value for name, value in options.items() if value != ENGINE_DEFAULTS[name]}
+        given |= {"device": f"cuda:{device_index}" if device == "cuda" else device, "compute_type": compute_type}
+        self.transcriber = CompatTranscriber(model_size_or_path, **given, **model_kwargs)
 
     @property
     def supported_languages(self) -> list[str]:

@@ -39,9 +39,8 @@ class CancellingMix:
         self._seconds, self._warnings = begin, warnings
         self._loudest = 0.0  # power of all channels in the loudest window so far
         self._is_cancelled: bool | None = None  # at the end of the previous sound; None before a window decides
-        self._mixed_left = self._cancelled_left = (
-            0  # steps of the next sound in earlier windows that are mixed, or cancelled
-        )
+        # steps of the next sound that belong to earlier windows, mixed or cancelled
+        self._mixed_left = self._cancelled_left = 0
         self._channel, self._count = 0, 2  # the one that replaces the mix, and the number of all
         self._cancelled_from: float | None = None
 
@@ -49,7 +48,8 @@ class CancellingMix:
         """Yield the mix of all channels, or one channel where they cancel each other."""
         kept: Sound | None = None  # the end of the previous sound, less than a window
         for sound in sounds:
-            if kept is not None and _are_alike(kept, sound):
+            form = (sound.rate, len(sound.samples), sound.samples.dtype)
+            if kept is not None and (kept.rate, len(kept.samples), kept.samples.dtype) == form:
                 sound = Sound(np.concatenate([kept.samples, sound.samples], axis=1), sound.rate)
             elif kept is not None:
                 yield self._mix(kept, kept.samples.shape[1])
@@ -148,7 +148,3 @@ def _powers(samples: Waveform, step: int, length: int) -> npt.NDArray[np.float64
 
 def _step(sound: Sound) -> int:
     return max(1, round(STEP * sound.rate))
-
-
-def _are_alike(one: Sound, other: Sound) -> bool:
-    return (one.rate, len(one.samples), one.samples.dtype) == (other.rate, len(other.samples), other.samples.dtype)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from transept.errors import MediaError, require_packages
 from transept.multimodal.image import MAX_PIXELS, Pixels
@@ -52,20 +51,16 @@ def pixel_values(image: Pixels, settings: ImageSettings, device: torch.device | 
         pixels = _padded(pixels, settings.size)
     if settings.do_center_crop and settings.crop_size:
         pixels = _center(pixels, settings.crop_size)
-    levels = torch.from_numpy(_levels(settings)).to(device)  # [3, 256]
+    # The values of the levels 0 to 255 of each channel, rounded like transformers.
+    scaled = np.arange(256, dtype=np.float64) * (settings.rescale_factor if settings.do_rescale else 1)
+    table = np.tile(scaled.astype(np.float32), (3, 1))
+    if settings.do_normalize:
+        mean, std = (np.array([channels], np.float32).T for channels in (settings.image_mean, settings.image_std))
+        table = (table - mean) / std
+    levels = torch.from_numpy(table).to(device)  # [3, 256]
     values = torch.empty(pixels.shape, dtype=torch.float32, device=device)
     for level, channel, out in zip(levels, pixels, values, strict=True):
         torch.index_select(level, 0, channel.flatten().int(), out=out.view(-1))
-    return values
-
-
-def _levels(settings: ImageSettings) -> npt.NDArray[np.float32]:
-    """Return the values of the levels 0 to 255 of each channel, float32 [3, 256], rounded like transformers."""
-    levels = np.arange(256, dtype=np.float64) * (settings.rescale_factor if settings.do_rescale else 1)
-    values = np.tile(levels.astype(np.float32), (3, 1))
-    if settings.do_normalize:
-        mean, std = (np.array([channels], np.float32).T for channels in (settings.image_mean, settings.image_std))
-        values = (values - mean) / std
     return values
 
 

@@ -75,34 +75,17 @@ class ImageSettings:
     do_normalize: bool = True
 
 
+CENTER = {"resample": BICUBIC, "do_center_crop": True, "crop_size": ImageSize(224, 224)}
 PAGE = {"resample": BILINEAR, "do_thumbnail": True, "do_pad": True}
+BY_HALF: dict[str, Any] = {"image_mean": HALF, "image_std": HALF}
+BY_IMAGENET: dict[str, Any] = {"image_mean": IMAGENET_MEAN, "image_std": IMAGENET_STD}
 # Values of settings that a checkpoint leaves out, or that are null: the defaults of transformers' classes.
 PROCESSORS: dict[str, dict[str, Any]] = {
-    "ViT": {"size": ImageSize(224, 224), "resample": BILINEAR, "image_mean": HALF, "image_std": HALF},
-    "DeiT": {
-        "size": ImageSize(256, 256),
-        "resample": BICUBIC,
-        "image_mean": HALF,
-        "image_std": HALF,
-        "do_center_crop": True,
-        "crop_size": ImageSize(224, 224),
-    },
-    "CLIP": {
-        "size": ImageSize(shortest_edge=224),
-        "resample": BICUBIC,
-        "image_mean": CLIP_MEAN,
-        "image_std": CLIP_STD,
-        "do_center_crop": True,
-        "crop_size": ImageSize(224, 224),
-    },
-    "Donut": {**PAGE, "size": ImageSize(2560, 1920), "image_mean": HALF, "image_std": HALF},
-    "Nougat": {
-        **PAGE,
-        "size": ImageSize(896, 672),
-        "image_mean": IMAGENET_MEAN,
-        "image_std": IMAGENET_STD,
-        "do_crop_margin": True,
-    },
+    "ViT": {**BY_HALF, "size": ImageSize(224, 224), "resample": BILINEAR},
+    "DeiT": {**BY_HALF, **CENTER, "size": ImageSize(256, 256)},
+    "CLIP": {**CENTER, "size": ImageSize(shortest_edge=224), "image_mean": CLIP_MEAN, "image_std": CLIP_STD},
+    "Donut": {**BY_HALF, **PAGE, "size": ImageSize(2560, 1920)},
+    "Nougat": {**BY_IMAGENET, **PAGE, "size": ImageSize(896, 672), "do_crop_margin": True},
 }
 PAGES = ("Donut", "Nougat")  # fit an image into `size` and pad it; the others make it that size
 NO_STEPS = {  # steps of other types of processors

@@ -67,7 +67,10 @@ def placed(frames: Iterator[Decoded], container: Any, check: Callable[[float], N
             pause = round(decoded.lost * frame.sample_rate)
         elif has_times and frame.time is not None:
             lag = frame.time - origin - reached
-            if abs(lag) >= TOLERANCE and not _is_slip(following, origin + reached + seconds):
+            # A slip: the frame after the jump is at the time that it would have without the jump.
+            next_time = None if following is None else following.frame.time
+            is_slip = next_time is not None and abs(next_time - (origin + reached + seconds)) < TOLERANCE
+            if abs(lag) >= TOLERANCE and not is_slip:
                 if lag < 0 or (restarts and reached and lag > LONGEST_GAP_BEFORE_RESTART):
                     origin += lag
                 else:
@@ -76,13 +79,6 @@ def placed(frames: Iterator[Decoded], container: Any, check: Callable[[float], N
         yield Placed(frame, pause, reached)
         reached += pause / frame.sample_rate + seconds
         decoded = following
-
-
-def _is_slip(following: Decoded | None, expected: float) -> bool:
-    """True if the frame after a jump is at the time that it would have without the jump, `expected`, in seconds."""
-    if following is None or following.frame.time is None:
-        return False
-    return bool(abs(following.frame.time - expected) < TOLERANCE)
 
 
 def frame_sounds(frames: Iterable[Placed], damage: Damage) -> Iterator[Sound]:

@@ -112,7 +112,8 @@ def _diarized(
     timed = dataclasses.replace(options, channel="mix", diarize=False, word_timestamps=words)
     (transcript,) = yield Gather([_next_waveform(model, waveforms, timed, warnings)], merge=attribution)
     reason = with_tracks(transcript.reason, other_tracks)
-    return attribution.of_transcript(dataclasses.replace(transcript, reason=reason))
+    segments = list(attribution.attributed(transcript.segments, count()))
+    return dataclasses.replace(transcript, segments=segments, options=options, reason=reason)
 
 
 class _Attribution:
@@ -127,15 +128,11 @@ class _Attribution:
         if isinstance(event, TranscriptionInfo):
             return [dataclasses.replace(event, options=self.options)]
         if isinstance(event, Found):
-            return [dataclasses.replace(event, segments=list(self._attributed(event.segments, self.numbers)))]
+            return [dataclasses.replace(event, segments=list(self.attributed(event.segments, self.numbers)))]
         return [] if isinstance(event, ChannelEnded) else [event]
 
-    def of_transcript(self, transcript: Transcript) -> Transcript:
-        """Return the transcript with speakers."""
-        segments = list(self._attributed(transcript.segments, count()))
-        return dataclasses.replace(transcript, segments=segments, options=self.options)
-
-    def _attributed(self, segments: Sequence[Segment], numbers: Iterator[int]) -> Iterator[Segment]:
+    def attributed(self, segments: Sequence[Segment], numbers: Iterator[int]) -> Iterator[Segment]:
+        """Yield the segments with speakers, cut where the speaker changes, and numbered."""
         for segment in segments:
             for part in self.turns.cut(segment, self.model.tokenizer.decode):
                 words = part.words if self.options.word_timestamps else None

@@ -26,7 +26,7 @@ MOST_TEMPERATURES = 101  # attempts at a window: from 0 to 1 in steps of 0.01
 
 
 def language_or_none(name: str, language: Any) -> Any:
-    """Return a language as it is given; None for what other programs write for "detect it": auto, None, or nothing."""
+    """Return a language unchanged; None for other programs' values for detection: auto, None, or nothing."""
     return None if isinstance(language, str) and language.strip().lower() in DETECTED else language
 
 
@@ -79,7 +79,7 @@ def clip_times(name: str, given: Any) -> tuple[float, ...]:
 
 
 def _flat_clips(name: str, clips: Any) -> Any:
-    """Return clips that are dicts, as faster-whisper has them, as start, end, start, end, ...; anything else as it is.
+    """Return clips that are dicts, as faster-whisper has them, as start, end, start, end, ...; anything else unchanged.
 
     Raises ParameterError for a dict with other keys, or without an end where others follow.
     """
@@ -103,7 +103,7 @@ def _flat_clips(name: str, clips: Any) -> Any:
 
 
 def pattern(name: str, given: Any) -> Any:
-    """A regular expression as it is given.
+    """Return a regular expression unchanged.
 
     Raises ParameterError for a text that is not a regular expression, or is longer than LONGEST_REGEX.
     """
@@ -168,7 +168,7 @@ def token_ids(
 ) -> tuple[int, ...]:
     """Return the ids of a list, or of a text with commas; none for None.
 
-    Raises ParameterError for what is not a token id, and for ids below `lowest`.
+    Raises ParameterError for other values, and for ids below `lowest`.
     """
     if given is None or (isinstance(given, str) and given.strip().lower() == "none"):
         return ()

@@ -332,7 +332,7 @@ class TranscriptionOptions:
             "longest window, in seconds",
             aliases=("chunk_length_s",),
             metavar="S",
-            default="what the model hears, 30 for Whisper",
+            default="the model's window, 30 for Whisper",
             ge=SHORTEST_CHUNK,
         ),
     ] = None
@@ -351,9 +351,9 @@ class TranscriptionOptions:
         Literal["auto", "sequential", "batched"],
         recording(
             "auto (default), sequential: openai-whisper's algorithm, or batched: windows side by side, the fastest",
-            "auto leaves out long silence, hears missed speech again, and decodes passages of one to two minutes side "
-            "by side, window after window. batched leaves out all silence and cuts windows in pauses; a window's text "
-            "is the next one's prompt only within chains of up to four windows, and segments are sentences.",
+            "auto leaves out long silence, decodes missed speech again, and decodes passages of one to two minutes "
+            "concurrently, window after window. batched leaves out all silence and cuts windows in pauses; a window's "
+            "text is the next one's prompt only within chains of up to four windows, and segments are sentences.",
             metavar="MODE",
             default="",
         ),

@@ -87,7 +87,7 @@ def transcribe_waveform(
         yield Offload(partial(model.tokenizer.suppressed_tokens, options))  # looks through all tokens, once
     prepare = prepare or PREPARE[_mode(model, duration, options)]
     source, num_samples, decode = yield from prepare(model, waveform, options)
-    del waveform  # `decode` keeps what it needs
+    del waveform  # `decode` has its own reference, if needed
     language = yield from recording_language(source)
     ranked = dict(sorted(language.probabilities.items(), key=lambda each: -each[1]))
     kept = num_samples / rate
@@ -141,7 +141,7 @@ def prepare_batched(
             value=True,
         )
     parts = yield Offload(partial(find_windows, model, waveform, options))
-    chunk = model.chunk_frames(options)  # windows tell the language at full length, side by side in the features
+    chunk = model.chunk_frames(options)  # the language is detected from full-length windows
     heard = [model.window_features(part.sound()) for part in parts[: options.language_detection_segments]]
     full = [torch.nn.functional.pad(features, (0, chunk - features.shape[1])) for features in heard]
     features = torch.cat(full, dim=1) if full else model.features(NO_SAMPLES)

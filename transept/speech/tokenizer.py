@@ -143,7 +143,7 @@ class SpeechTokenizer:
                 ) from None
             spoken = (token for token, text in zip(self.text_tokens, texts, strict=True) if any(map(str.isalpha, text)))
             if matching.issuperset(spoken):
-                message = "{suppress_regex} matches every token with a letter, so nothing could be said: "
+                message = "{suppress_regex} matches every token with a letter, so no text would be possible: "
                 raise ParameterError(message + shown(pattern), param="suppress_regex", value=pattern)
             while len(self._matching) >= REMEMBERED:
                 self._matching.pop(next(iter(self._matching)), None)

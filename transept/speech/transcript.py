@@ -42,7 +42,7 @@ class DetectedLanguage(NamedTuple):
 
 @dataclass(frozen=True)
 class TranscriptionInfo:
-    """What is known of a recording before its first segment: an event of its job, and `info` of a stream.
+    """Facts about a recording before its first segment: an event of its job, and `info` of a stream.
 
     language: code, such as ``"en"``. language_probability: None if the user named the language or the model knows
     only one. language_probabilities: of all languages by code, the most likely first; empty if none was detected.
@@ -178,7 +178,7 @@ class Transcript:
 class _Fields:
     """A dict whose fields are read with a check of their types. A field that is None counts as missing.
 
-    place: where the dict stands, such as ``"segments[3]"``; empty for the outermost. Every method raises ParameterError
+    place: name of the dict, such as ``"segments[3]"``; empty for the outermost. Every method raises ParameterError
     for a wrong value, and for a missing one without a default.
     """
 

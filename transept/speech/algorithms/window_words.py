@@ -13,7 +13,6 @@ import numpy as np
 
 from transept.core.jobs.job import Submit
 from transept.core.request.prompt_probe import PromptProbe
-from transept.core.request.prompts import Request
 from transept.core.request.sampling_params import SamplingParams
 from transept.speech.algorithms.source import Source
 from transept.speech.segments import Segment
@@ -59,7 +58,20 @@ def time_words(heard: Source, text: Sequence[int], context: int | None = None) -
     starts = range(0, len(text), room)
     begins = [max(0, min(start, len(text) - room)) for start in starts]
     parts = [text[begin : begin + room] for begin in begins]
-    outputs = yield Submit([_timing_request(heard, opening, part, context) for part in parts])
+    requests = []
+    for part in parts:
+        prompt = [*opening, *part, model.tokenizer.control.end_of_text]
+        first = len(opening) - 1  # position after which the first text token comes
+        logprobs_of = tuple((first + at, token) for at, token in enumerate(part)) if options.word_timestamps else ()
+        probe = PromptProbe(
+            logprobs=logprobs_of,
+            vocab_limit=model.tokenizer.text_range.stop,
+            beyond_limit=model.tokenizer.control.added_text,
+            cross_attention_heads=model.alignment_heads,
+        )
+        params = SamplingParams(temperature=0.0, num_beams=1, max_tokens=1, prompt_probe=probe, detokenize=False)
+        requests.append(model.request(heard.features, prompt, params, context))
+    outputs = yield Submit(requests)
     times, logprobs = np.empty(0), [0.0] * len(text)
     for start, begin, part, output in zip(starts, begins, parts, outputs, strict=True):
         weights = output.prompt_probe.cross_attention
@@ -80,17 +92,3 @@ def time_words(heard: Source, text: Sequence[int], context: int | None = None) -
         tokenizer=model.tokenizer.tokenizer,
         language=heard.language if model.languages else None,
     )
-
-
-def _timing_request(heard: Source, opening: Sequence[int], text: Sequence[int], context: int | None) -> Request:
-    """Return the request for the cross-attention of a text's tokens and, with word_timestamps, their probabilities."""
-    model, options = heard.model, heard.options
-    first = len(opening) - 1  # position after which the first text token comes
-    probe = PromptProbe(
-        logprobs=tuple((first + index, token) for index, token in enumerate(text)) if options.word_timestamps else (),
-        vocab_limit=model.tokenizer.text_range.stop,
-        beyond_limit=model.tokenizer.control.added_text,
-        cross_attention_heads=model.alignment_heads,
-    )
-    params = SamplingParams(temperature=0.0, num_beams=1, max_tokens=1, prompt_probe=probe, detokenize=False)
-    return model.request(heard.features, [*opening, *text, model.tokenizer.control.end_of_text], params, context)

@@ -31,7 +31,7 @@ class SubtitleLayout:
     Raises ParameterError for an unknown option, a number below 1, and a highlight_words that is not True or False.
     """
 
-    highlight_words: Annotated[bool, Option("underline each word as it is said")] = False
+    highlight_words: Annotated[bool, Option("underline each word while it is spoken")] = False
     max_line_width: Annotated[int | None, Option("characters of a line at most", metavar="N", ge=1)] = None
     max_line_count: Annotated[
         int | None,
@@ -86,7 +86,14 @@ def make_cues(
     Raises ParameterError for a layout of words whose times are unknown.
     """
     if not has_words(segments):
-        _refuse_layout_without_words(layout)
+        given = [field.name for field in dataclasses.fields(layout) if getattr(layout, field.name)]
+        if given:
+            raise ParameterError(
+                f"{{{given[0]}}} lays out words, but this transcript has no word times; transcribe with "
+                "{word_timestamps=True}",
+                param=given[0],
+                others=["word_timestamps"],
+            )
         for segment in segments:
             if text := BLANK_LINES.sub("\n", segment.text.strip()):
                 end = max(segment.end, segment.start + SHORTEST)
@@ -121,17 +128,6 @@ def cues_of_words(words: Sequence[Word], speaker: str | None, layout: SubtitleLa
     else:
         text = "".join(each.word for each in words)
         yield Cue(_milliseconds(words[0].start), _milliseconds(words[-1].end), text, speaker)
-
-
-def _refuse_layout_without_words(layout: SubtitleLayout) -> None:
-    given = [field.name for field in dataclasses.fields(layout) if getattr(layout, field.name)]
-    if given:
-        raise ParameterError(
-            f"{{{given[0]}}} lays out words, but this transcript has no word times; transcribe with "
-            "{word_timestamps=True}",
-            param=given[0],
-            others=["word_timestamps"],
-        )
 
 
 def has_words(segments: Sequence[Segment]) -> bool:

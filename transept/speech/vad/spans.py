@@ -114,15 +114,11 @@ def _shortened(waveform: Waveform, spans: Iterable[Span], max_samples: float) ->
     """Yield the spans; those over max_samples are cut at the quietest place in the second half of max_samples."""
     for start, end in spans:
         while end - start > max_samples:
-            cut = _quietest(waveform, start + int(max_samples / 2), start + int(max_samples))
+            half = start + int(max_samples / 2)
+            num_frames = (start + int(max_samples) - half) // FRAME
+            frames = waveform[half : half + num_frames * FRAME].reshape(num_frames, FRAME)
+            loudness = np.convolve(np.square(frames).mean(axis=1), np.ones(SMOOTHING), mode="valid")
+            cut = half + int((loudness.argmin() + SMOOTHING / 2) * FRAME)  # the middle of the quietest 160 ms
             yield Span(start, cut)
             start = cut
         yield Span(start, end)
-
-
-def _quietest(waveform: Waveform, start: int, end: int) -> int:
-    """Return the middle of the quietest 160 ms between two samples that are further apart than that."""
-    num_frames = (end - start) // FRAME
-    frames = waveform[start : start + num_frames * FRAME].reshape(num_frames, FRAME)
-    loudness = np.convolve(np.square(frames).mean(axis=1), np.ones(SMOOTHING), mode="valid")
-    return start + int((loudness.argmin() + SMOOTHING / 2) * FRAME)
