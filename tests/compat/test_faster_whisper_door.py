@@ -206,7 +206,7 @@ def test_other_names_replace_the_defaults_of_the_door(tiny_en_dir: Path, clip: P
         {"clip_timestamps": [{"start": 0.0, "end": 3.0}, {"start": 3.5, "end": 6.5}]},
         {"clip_timestamps": [{"start": 1.25, "end": 6.5}], "vad_filter": False},
         {"vad_filter": False},
-        {"vad_filter": False, "word_timestamps": True, "prefix": "Sense"},
+        {"vad_filter": False, "word_timestamps": True},
     ],
     ids=lambda options: " ".join(options),
 )
@@ -220,7 +220,7 @@ def test_each_clip_is_one_window(models: list[tuple[ModuleType, Any]], clip: Pat
     assert segments
     for segment, other in zip(segments, expected, strict=True):
         assert segment.text == other.text
-        assert (segment.start, segment.end) == pytest.approx((other.start, other.end), abs=0.05)
+        assert (segment.start, segment.end) == pytest.approx((other.start, other.end), abs=0.1)
 
 
 def test_a_long_recording_needs_voice_activity_or_clips(models: list[tuple[ModuleType, Any]], clip: Path) -> None:
