@@ -35,18 +35,9 @@ HEADER = re.compile(
     + b")",
     re.DOTALL,
 )
-
-
-def _crc8_table() -> list[int]:
-    table = []
-    for value in range(256):
-        for _ in range(8):
-            value = (value << 1 ^ (0x07 if value & 0x80 else 0)) & 0xFF
-        table.append(value)
-    return table
-
-
-CRC8 = _crc8_table()
+CRC8 = list(range(256))  # table of the CRC-8 with polynomial 0x07
+for _ in range(8):
+    CRC8 = [(value << 1 ^ (0x07 if value & 0x80 else 0)) & 0xFF for value in CRC8]
 
 
 class StreamInfo(NamedTuple):

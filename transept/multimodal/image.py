@@ -240,7 +240,12 @@ def _decoded(opened: Callable[[], Any], name: str, limits: ImageLimits) -> Pixel
         limits.check_pixels(image.height, image.width, name)  # a decoder may find another size
         if image.mode == "I" and image.format != "PPM":  # PPM defines white
             low, high = image.getextrema()
-            _check_white(low, high, name)
+            # 0..255 may also be 8 bits, which would be nearly black if they were read as 16; all 0 is black in both.
+            if low < 0 or high > 0xFFFF or 0 < high <= 0xFF:
+                raise MediaError(
+                    f"{name} has integers of 32 bits, from {low} to {high}, and no definition of white: convert it to "
+                    '8 or 16 bits, for example with image.convert("L") if 255 is white'
+                )
         pixels = np.empty((image.height, image.width, 3), np.uint8)
         rows = max(STRIP_PIXELS // image.width, 1)
         for top in range(0, image.height, rows):
@@ -285,7 +290,7 @@ def _rgb(image: Any, name: str) -> Pixels:
     if image.mode.startswith(("I", "F")):
         values = np.asarray(image)
         if image.mode == "I":
-            values = values.astype(np.uint16)  # see _check_white
+            values = values.astype(np.uint16)  # `_decoded` has checked that they are 16 bits
         if isinstance(transparent, int):  # the transparent grey
             values = np.where(values == transparent, values.dtype.type(0xFFFF), values)
         return _to_8_bits(values, name)[:, :, None]
@@ -295,18 +300,6 @@ def _rgb(image: Any, name: str) -> Pixels:
         white = Image.new("RGBA", image.size, "white")
         return np.asarray(Image.alpha_composite(white, image.convert("RGBA")))[:, :, :3]
     return np.asarray(image.convert("RGB"))
-
-
-def _check_white(low: int, high: int, name: str) -> None:
-    """Raise MediaError for integers of 32 bits, from low to high, unless they are clearly the 16 bits of a scan.
-
-    0..255 may also be 8 bits, which would be nearly black if they were read as 16; all 0 is black in both.
-    """
-    if low < 0 or high > 0xFFFF or 0 < high <= 0xFF:
-        raise MediaError(
-            f"{name} has integers of 32 bits, from {low} to {high}, and no definition of white: convert it to 8 or 16 "
-            'bits, for example with image.convert("L") if 255 is white'
-        )
 
 
 def _to_8_bits(values: npt.NDArray[Any], name: str) -> Pixels:
