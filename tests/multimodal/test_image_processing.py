@@ -226,7 +226,7 @@ def test_files_that_hold_no_settings(content: bytes, tmp_path: Path) -> None:
 
 
 def test_a_folder_without_settings(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"it has no preprocessor_config\.json"):
+    with pytest.raises(CheckpointError, match=r"has no preprocessor_config\.json"):
         read_image_settings(CheckpointView(tmp_path, None))
 
 
@@ -234,7 +234,7 @@ def test_images_too_long_and_narrow_are_refused_before_they_fill_the_memory() ->
     long = np.zeros((100_000, 2, 3), np.uint8)
     for processor, size in (("ViT", 4096), ("CLIP", 224), ("Donut", [960, 1280]), ("Nougat", [1280, 960])):
         settings = image_settings({"image_processor_type": f"{processor}ImageProcessor", "size": size}, "a test")
-        with pytest.raises(MediaError, match="too long and narrow for this model: of 2 x 100000 pixels"):
+        with pytest.raises(MediaError, match="too long and narrow for this model, which resizes 2 x 100000 pixels"):
             pixel_values(long, settings)
 
 
