@@ -56,7 +56,7 @@ def test_texts_in_order_and_bad_images_reported(
     assert done.returncode == 1
     assert done.stdout == "".join(f"{file}: {escape(text)}\n" for file, text in zip(files, texts, strict=True))
     assert "transept: letter.png: " in done.stderr
-    assert "no image that can be read" in done.stderr
+    assert "not a readable image" in done.stderr
     assert "lime1.png: cannot read it: No such file or directory. Did you mean 'line1.png'?" in done.stderr
     assert "folder: this folder has no image or PDF; --recursive also searches its folders" in done.stderr
     assert f"{len(files)} images, " in done.stderr
@@ -88,7 +88,7 @@ def test_json_has_a_line_for_each_image_that_cannot_be_read(
     assert [(row["file"], row["text"]) for row in rows] == list(zip(given, ["", texts[0], "", texts[1]], strict=True))
     assert [row["finish_reason"] == "error" for row in rows] == [True, False, True, False]
     assert "No such file" in rows[0]["error"]
-    assert "no image that can be read" in rows[2]["error"]
+    assert "not a readable image" in rows[2]["error"]
     assert "transept: letter.png: " in done.stderr
     done = command("read", "gone.png", "--json", "--model", "no-such-model")
     assert (done.returncode, json.loads(done.stdout)) == (1, rows[0])

@@ -139,7 +139,7 @@ def test_images(tmp_path: Path) -> None:
     rows = {row["file"]: row for row in rows_in(tmp_path / "out")}
     assert [*rows] == [str(file) for file in files]
     assert [rows[str(files[index])]["text"] for index in (0, 2)] == [each.text for each in expected]
-    assert "no image that can be read" in rows[str(files[1])]["error"]
+    assert "not a readable image" in rows[str(files[1])]["error"]
     assert all(list(row) == ["file", "text", "error"] for row in rows.values())
 
 

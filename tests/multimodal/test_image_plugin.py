@@ -102,7 +102,7 @@ def test_every_form_of_an_image_gives_the_same_tokens(parity: Parity, tmp_path: 
 
 
 def test_what_is_no_image_is_refused_as_such(parity: Parity) -> None:
-    with pytest.raises(MediaError, match="no image that can be read: pass a whole PNG"):
+    with pytest.raises(MediaError, match="not a readable image: pass a whole PNG"):
         parity.engine.generate({"multi_modal_data": {"image": b"Dear Sir"}})
     with pytest.raises(MediaError, match=r'no mapper for "images" data\. They take: "image"; did you mean "image"'):
         parity.engine.generate({"multi_modal_data": {"images": picture()}})

@@ -105,7 +105,7 @@ def test_what_is_no_image_has_its_error_and_harms_no_other(checkpoint: Checkpoin
     assert (failed.text, failed.score, failed.num_tokens, failed.finish_reason) == ("", 0.0, 0, "error")
     assert json.loads(json.dumps(failed.to_dict()))["error"].startswith("MediaError: ")
     assert json.loads(json.dumps(results[0].to_dict()))["error"] is None
-    with pytest.raises(MediaError, match="no image that can be read"):
+    with pytest.raises(MediaError, match="not a readable image"):
         checkpoint.reader.read(b"Dear Sir")
     with pytest.raises(MediaError, match=r"no-such\.png"):
         checkpoint.reader.read("no-such.png")
