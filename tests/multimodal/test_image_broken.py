@@ -211,7 +211,7 @@ BYTES: dict[str, tuple[Callable[[], bytes], str]] = {
     "a web page": (lambda: b"<!DOCTYPE html><html>404</html>", "not a readable image"),
     "an svg": (lambda: b'<svg xmlns="http://www.w3.org/2000/svg"/>', "not a readable image"),
     "a PDF": (lambda: b"%PDF-1.7\n1 0 obj\n<<>>\nendobj\n", "is a PDF: name a file that ends in .pdf"),
-    "PostScript, which is a program": (lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not a readable image"),
+    "PostScript, which is a program": (lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not a readable"),
     "a zip archive": (lambda: b"PK\3\4" + bytes(200), "not a readable image"),
     "sound": (sound, "not a readable image"),
     "an icon": (lambda: encoded(picture(), "ICO"), "not a readable image"),
