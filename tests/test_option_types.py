@@ -108,6 +108,6 @@ def test_the_types_are_those_of_the_declarations() -> None:
     sys.modules["option_types"] = generator  # dataclasses look there
     spec.loader.exec_module(generator)
     files = generator.files()
-    assert len(files) == 4
+    assert len(files) == 5
     for path, text in files.items():
         assert path.read_text() == text, "run `make option-types`"
