@@ -63,7 +63,7 @@ def _with_engine(name: str, about: str, tasks: str) -> Keywords:
 
 
 FILES = {
-    "multimodal": (Keywords("AudioLimitKeywords", "The limits on a recording.", AudioLimits),),
+    "multimodal": (Keywords("AudioLimitKeywords", "AudioLimits", AudioLimits),),
     "core": (
         Keywords("LimitKeywords", "Limits", Limits),
         Keywords("EngineKeywords", "an Engine", EngineConfig, without=["model"]),

@@ -9,7 +9,7 @@ from typing import TypedDict
 
 
 class AudioLimitKeywords(TypedDict, total=False):
-    """The limits on a recording."""
+    """The options of AudioLimits."""
 
     max_audio_seconds: float | None
     max_audio_bytes: int | None

@@ -53,7 +53,7 @@ def temperatures(name: str, given: Any) -> float | tuple[float, ...]:
 
 
 def prompt(name: str, given: Any) -> Any:
-    """Return a text as it is, and anything else as the ids of tokens."""
+    """Return a text unchanged, and anything else as token ids."""
     if given is None or isinstance(given, str):
         return given
     return token_ids(name, given, lowest=0, wanted="text or token ids, such as (50, 60)")

@@ -9,7 +9,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from transept.core.jobs.job import Job
 from transept.errors import MediaError, ParameterError, TranseptError, suggest
@@ -27,11 +27,15 @@ from transept.speech.transcriber import Transcriber
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from transept.compat.whisper.model import Whisper
-
 RENAMED = {"prompt": "initial_prompt", "sample_len": "max_new_tokens", "length_penalty": "gnmt_length_penalty"}
 TASKS = ("transcribe", "translate", "lang_id")
 ONE_LANGUAGE = "this model knows one language only, so there is nothing to detect"
+
+
+class Loaded(Protocol):
+    """The model of these functions: a `transept.compat.whisper.model.Whisper`."""
+
+    transcriber: Transcriber
 
 
 @declares_options("DecodingOptions has no")
@@ -85,7 +89,7 @@ class DecodingResult:
     compression_ratio: float = math.nan
 
 
-def decode(model: Whisper, mel: Tensor, options: DecodingOptions | None = None, **changes: Any) -> Any:
+def decode(model: Loaded, mel: Tensor, options: DecodingOptions | None = None, **changes: Any) -> Any:
     """Return the DecodingResult of a window, or a list for several windows.
 
     mel: [n_mels, up to 3000 frames], or [windows, n_mels, frames]. changes: options by their names.
@@ -122,7 +126,7 @@ def told_language(speech: SpeechModel, asked: str | None, heard: str) -> str:
     return (speech.is_english_only and language_or_none("language", asked)) or heard
 
 
-def detect_language(model: Whisper, mel: Tensor, tokenizer: Any = None) -> tuple[Tensor, Any]:
+def detect_language(model: Loaded, mel: Tensor, tokenizer: Any = None) -> tuple[Tensor, Any]:
     """Return the token of a window's language, and the probabilities of all languages by code; lists for several.
 
     mel: as for `decode`. tokenizer has no effect. Raises ParameterError for a model that knows one language only.
