@@ -4,7 +4,6 @@ Exports what `transept.serving` defines, and defines nothing itself. Importing i
 """
 
 from transept.serving.async_engine import AsyncEngine
-from transept.serving.async_stream import AsyncSegmentStream
-from transept.serving.async_tasks import AsyncTextGenerator, AsyncTranscriber, AsyncVisionReader
+from transept.serving.async_tasks import AsyncSegmentStream, AsyncTextGenerator, AsyncTranscriber, AsyncVisionReader
 
 __all__ = ["AsyncEngine", "AsyncSegmentStream", "AsyncTextGenerator", "AsyncTranscriber", "AsyncVisionReader"]

@@ -22,14 +22,16 @@ SHORTEST_BEGIN = 3  # letters of a misspelt word, or of a truncated name
 SHORTEST_STEM, LEAST_STEM = 6, 0.6  # letters of a common stem, and their minimum share in the longer word
 MOST_LONGER = 3  # candidates for a truncated name; with more, none is suggested
 NEGATIONS = ("no", "not", "without", "disable")  # a name after one of these means the opposite
-OPTION = re.compile(r"\{([^{}=]+)(=([^{}]*))?\}")  # an option that a message names: {name}, {name=} or {name=1}
+# An option or a value in a message: {name}, {name=}, {name=1}, {name!} (its value alone) or {=True} (a literal alone).
+OPTION = re.compile(r"\{([^{}=]*?)(!|=([^{}]*))?\}")
 
 
 class TranseptError(Exception):
     """Base of all errors that Transept raises on purpose.
 
     message: contains options' names as ``{beam_size}``, as ``{beam_size=}`` with their values, or as ``{beam_size=5}``
-    with a value to use instead. `spelt` formats them for the command line or the HTTP API, ``str`` for Python.
+    with a value to use instead; a value alone as ``{beam_size!}``, and a literal as ``{=True}``. `spelt` formats them
+    for the command line or the HTTP API, ``str`` for Python.
     param: the option at fault, such as ``"beam_size"`` or ``"vad_options.threshold"``; None: no option. value: its
     value. others: further options in the message, with their values if it shows them.
     """
@@ -46,20 +48,28 @@ class TranseptError(Exception):
         self.others = dict(others) if isinstance(others, Mapping) else dict.fromkeys(others)
         super().__init__(self.spelt(str, lambda name, given: f"{name}={given!r}"))
 
-    def spelt(self, name: Callable[[str], str], assigned: Callable[[str, Any], str]) -> str:
-        """Return the message with option names formatted by `name`, and names with values by `assigned`."""
+    def spelt(
+        self, name: Callable[[str], str], assigned: Callable[[str, Any], str], value: Callable[[Any], str] | None = None
+    ) -> str:
+        """Return the message with option names formatted by `name`, names with values by `assigned`.
+
+        value: formats a value alone; by default Python's repr, truncated.
+        """
         named = self.others if self.param is None else self.others | {self.param: self.value}
 
         def written(found: re.Match[str]) -> str:
-            option, equals, literal = found.groups()
-            if option not in named:
+            option, mark, literal = found.groups()
+            if option not in named and (option or not literal):
                 return found[0]
-            if not equals:
+            if mark is None:
                 return name(option)
+            if mark == "!":
+                return (value or shown)(named[option])
             try:
-                return assigned(option, ast.literal_eval(literal) if literal else named[option])
+                given = ast.literal_eval(literal) if literal else named[option]
             except (ValueError, SyntaxError):  # braces in a user's text
                 return found[0]
+            return assigned(option, given) if option else (value or shown)(given)
 
         return OPTION.sub(written, self.message)
 
@@ -205,8 +215,8 @@ def shown(value: Any) -> str:
 
 
 def either(values: Iterable[Any]) -> str:
-    """Return values as a choice in a sentence: ``True, False or "never"``."""
-    *first, last = (f'"{each}"' if isinstance(each, str) else str(each) for each in values)
+    """Return values as a choice in the message of a TranseptError: ``True, False or "never"``."""
+    *first, last = (f'"{each}"' if isinstance(each, str) else f"{{={each!r}}}" for each in values)
     return f"{', '.join(first)} or {last}" if first else last
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any, Protocol, TypeVar, cast
 
-from transept.errors import ParameterError, either, nearest, shown, suggest
+from transept.errors import ParameterError, either, nearest, suggest
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 
@@ -42,7 +42,7 @@ class Alias:
             return self.values[value]
         except (KeyError, TypeError):
             message = (
-                f"{{{self.name}}} must be {either(self.values)}, not {shown(value)}{near_value(value, self.values)}"
+                f"{{{self.name}}} must be {either(self.values)}, not {{{self.name}!}}{near_value(value, self.values)}"
             )
             raise ParameterError(message, param=self.name, value=value) from None
 

@@ -104,7 +104,7 @@ class DeclaredOption:
             raise self._error(value)
         if isinstance(value, str) and LONE_SURROGATE.search(value):
             raise ParameterError(
-                f"{{{self.name}}} holds half a surrogate pair, which is not valid text: {value!r}",
+                f"{{{self.name}}} holds half a surrogate pair, which is not valid text: {{{self.name}!}}",
                 param=self.name,
                 value=value,
             )
@@ -130,9 +130,7 @@ class DeclaredOption:
             if float in self.types:
                 return float(text)
         except (ValueError, KeyError):
-            wanted = "true or false" if self.is_flag else self.wanted
-            message = f"{{{self.name}}} must be {wanted}, not {shown(text[:100])}"
-            raise ParameterError(message, param=self.name, value=text) from None
+            raise self._error(text, "true or false" if self.is_flag else "") from None
         return text
 
     @property
@@ -166,13 +164,14 @@ class DeclaredOption:
         if is_above:
             most = option.le if isinstance(option.le, int) else f"{option.le:g}"
             raise ParameterError(
-                f"{{{self.name}}} must be at most {most}, not {shown(value)}", param=self.name, value=value
+                f"{{{self.name}}} must be at most {most}, not {{{self.name}!}}", param=self.name, value=value
             )
         kind = int if isinstance(value, Integral) else float
         return value if type(value) is kind else kind(value)  # a NumPy scalar becomes Python's
 
-    def _error(self, value: Any) -> ParameterError:
-        message = f"{{{self.name}}} must be {self.wanted}, not {shown(value)}{near_value(value, self.choices)}"
+    def _error(self, value: Any, wanted: str = "") -> ParameterError:
+        near = near_value(value, self.choices)
+        message = f"{{{self.name}}} must be {wanted or self.wanted}, not {{{self.name}!}}{near}"
         return ParameterError(message, param=self.name, value=value)
 
     @property

@@ -92,7 +92,7 @@ def test_what_a_command_is_about_may_stand_on_both_sides_of_an_option(many: str)
             ["serve", "m", "--port", "99999"],
             "error: --port must be an integer of at least 0 and at most 65535, not 99999",
         ),
-        (["serve", "m", "--host", ""], "error: --host is empty; 127.0.0.1 is this machine alone"),
+        (["serve", "m", "--host", ""], "error: --host is empty: 127.0.0.1 serves this machine alone"),
         (["transcribe", "talk.flac", "--batch_size", "0"], "--batch-size must be an integer of at least 1, not 0"),
         (["transcribe", "talk.flac", "--stream"], "there is no option --stream. Here that is --verbose."),
         (["transcribe", "talk.flac", "--words", "True"], "there is no option --words. Here that is --word-timestamps."),

@@ -102,7 +102,7 @@ def test_a_server_beside_another_application(
                 assert client.audio.transcriptions.create(model="tiny.en", file=recordings[0]).text == texts[0]
             second = ServeProcess(tmp_path / "second", *arguments)
             assert second.wait() == 1
-            assert 'an application "transept" runs on this cluster already' in second.log.read_text()
+            assert 'this cluster already runs an application "transept"' in second.log.read_text()
             assert httpx.get(f"{server.url}/ready", timeout=PATIENCE).json()["status"] == "ready"
             server.send(signal.SIGTERM)
             assert server.wait() == 0

@@ -201,7 +201,7 @@ def test_what_cannot_be_is_told(local_ray: ClusterSize, tiny_en_dir: Path, libri
         run_batch(rows, BatchJob("transcribe", "/nowhere", threads=1), str(tmp_path / "a"))
     with pytest.raises(CheckpointError, match='no checkpoint in "/nowhere"'):  # by a replica
         run_batch(rows, BatchJob("transcribe", "/nowhere", replicas=1, threads=1), str(tmp_path / "b"), address="auto")
-    with pytest.raises(ClusterError, match="9999 threads, and the smallest node has 2 CPUs"):
+    with pytest.raises(ClusterError, match="9999 threads, but the smallest node has 2 CPUs"):
         run_batch(rows, BatchJob("transcribe", str(tiny_en_dir), threads=9999), str(tmp_path / "c"))
     with pytest.raises(ParameterError, match="language"):
         BatchJob("transcribe", str(tiny_en_dir), {"languag": "en"})

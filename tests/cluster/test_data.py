@@ -53,6 +53,14 @@ def test_rows_are_what_the_transcriber_gives(
         assert batch["segments"][row] == []
 
 
+def test_errors_of_rows_name_options_as_their_user_does(tiny_en_dir: Path, files: list[str]) -> None:
+    given = {"file": np.array(files[:1])}
+    transcribe = Transcribe(tiny_en_dir, audio_track=2)
+    assert "leave audio_track out" in transcribe(given)["error"][0]
+    transcribe.names = {"audio_track": "--audio-track"}
+    assert "leave --audio-track out" in transcribe(given)["error"][0]
+
+
 def test_bytes_of_files_are_recordings_too(
     tiny_en_dir: Path, files: list[str], transcripts: list[dict[str, Any]]
 ) -> None:

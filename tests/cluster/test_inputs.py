@@ -84,8 +84,8 @@ def test_manifests(tree: Path) -> None:
     [
         ("[1]", "must be an object"),
         ("{", "line 1 of .* is not JSON"),
-        ('{"path": "a.wav"}', "row 1 of .* must have a file, or a text"),
-        ('{"file": 7}', "row 1 of .* must have a file"),
+        ('{"path": "a.wav"}', "row 1 of .* must have a string as"),
+        ('{"file": 7}', "row 1 of .* must have a string as"),
     ],
 )
 def test_what_is_no_manifest(tree: Path, content: str, words: str) -> None:
@@ -96,7 +96,7 @@ def test_what_is_no_manifest(tree: Path, content: str, words: str) -> None:
 
 def test_a_parquet_file_without_the_columns(tree: Path) -> None:
     pa.parquet.write_table(pa.table({"path": ["a.wav"]}), tree / "list.parquet")
-    with pytest.raises(ParameterError, match='no column "file" or "text", but path'):
+    with pytest.raises(ParameterError, match='needs a column "file" or "text", and has path'):
         find_inputs(["list.parquet"], SUFFIXES)
     (tree / "no.parquet").write_text("no")
     with pytest.raises(ParameterError, match="cannot be read"):

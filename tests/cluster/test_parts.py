@@ -96,9 +96,9 @@ def test_a_folder_is_of_one_command_and_one_process(tmp_path: Path) -> None:
         OutputFolder(str(tmp_path), "jsonl", RECORD)
     with OutputFolder(str(tmp_path), "jsonl", RECORD) as folder:
         folder.write(table(("a.wav", None)))
-    with pytest.raises(OutputError, match="holds results with model='m', and this command has 'n'"):
+    with pytest.raises(OutputError, match="has results with model='m', but this command has 'n'"):
         OutputFolder(str(tmp_path), "jsonl", {**RECORD, "model": "n"})
-    with pytest.raises(OutputError, match="holds results with language=None, and this command has 'fr'"):
+    with pytest.raises(OutputError, match="has results with language=None, but this command has 'fr'"):
         OutputFolder(str(tmp_path), "jsonl", {**RECORD, "options": {"language": "fr"}})
     with pytest.raises(OutputError, match="format='jsonl'"):
         OutputFolder(str(tmp_path), "parquet", RECORD)

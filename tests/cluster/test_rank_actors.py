@@ -208,7 +208,7 @@ def test_what_cannot_be_started_is_told(nodes: tuple[Any, Any], tmp_path: Path) 
         on_nodes(tmp_path)
     assert_nothing_stays(before)
     too_small = ray.util.placement_group([{"CPU": 1}])
-    with pytest.raises(ClusterError, match=r"2 ranks of .* are to stand in a placement group with"):
+    with pytest.raises(ClusterError, match=r"2 ranks of .* but the placement group has"):
         on_nodes(CHECKPOINT, launcher=RankActors(too_small))
     ray.util.remove_placement_group(too_small)
 

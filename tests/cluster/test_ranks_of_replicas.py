@@ -53,7 +53,7 @@ def test_a_batch_loses_a_rank_and_then_a_replica(
         wait_until(lambda: not processes_named("RankActor"))
         wait_until(lambda: not placement_groups())
         many = BatchJob("transcribe", str(tiny_en_dir), {"tensor_parallel_size": 2}, replicas=2)
-        with pytest.raises(ClusterError, match="2 replicas of 2 ranks take 4 CPUs, and the cluster has 2"):
+        with pytest.raises(ClusterError, match="2 replicas of 2 ranks need 4 CPUs, but the cluster has 2"):
             run_batch(rows, many, str(tmp_path / "other"))
     assert len(killed) == 2
     assert (report.num_done, report.failed) == (48, {})
@@ -109,7 +109,7 @@ def test_what_a_deployment_asks_for() -> None:
     alone = deployment_of({}, threads=6)._replica_config
     assert alone.placement_group_bundles is None
     assert alone.ray_actor_options["num_cpus"] == 6
-    with pytest.raises(ParameterError, match=r"num_gpus is of each of 2 ranks, 0 or 1, not 0\.5"):
+    with pytest.raises(ParameterError, match=r"num_gpus of each of 2 ranks must be 0 or 1, not 0\.5"):
         deployment_of({"tensor_parallel_size": 2}, num_gpus=0.5)
 
 

@@ -211,7 +211,7 @@ def test_texts_of_two_models(three_models: ServeProcess, bart_dir: Path, t5_dir:
 
 def test_errors_have_openais_shape(three_models: ServeProcess, recordings: list[Path]) -> None:
     with client_of(three_models, max_retries=0) as client:
-        with pytest.raises(openai.NotFoundError, match=r'no model "nope" here\. Models: tiny\.en, bart, t5'):
+        with pytest.raises(openai.NotFoundError, match=r'no model "nope"\. Models of this server: tiny\.en, bart, t5'):
             client.audio.transcriptions.create(model="nope", file=recordings[0])
         with pytest.raises(openai.BadRequestError, match="text model"):
             client.audio.transcriptions.create(model="bart", file=recordings[0])
@@ -250,7 +250,7 @@ def test_settings_of_a_config() -> None:
     for text in ("4", "a:b", "1:", ":2"):
         with pytest.raises(ParameterError, match="MIN:MAX"):
             parse_autoscale(text)
-    with pytest.raises(ParameterError, match="least to a most"):
+    with pytest.raises(ParameterError, match="a minimum and a maximum"):
         from_config({"models": ["m"], "autoscale": "4:1"})
     with pytest.raises(ParameterError, match="Did you mean 'replicas'"):
         from_config({"models": ["m"], "replica": 2})

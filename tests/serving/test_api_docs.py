@@ -1,7 +1,6 @@
 """The description of the API as a page: with files of this server alone."""
 
 import re
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -9,15 +8,12 @@ from page_visit import CHROMIUM, PATIENCE
 from playwright.sync_api import Browser
 from serve_process import Serve, ServeProcess
 
-HAS_SWAGGER = find_spec("fastapi_offline") is not None
-
 
 def test_all_that_the_page_loads_is_of_this_server(server: ServeProcess) -> None:
     page = server.client.get("/docs")
     assert page.headers["content-security-policy"].startswith("default-src 'self'; ")
     addresses = re.findall(r'(?:src|href)="([^"]+)"', page.text)
-    assert len(addresses) == (4 if HAS_SWAGGER else 2)
-    assert (b"fastapi-offline" in page.content) is not HAS_SWAGGER
+    assert len(addresses) == 4
     for address in (*addresses, "openapi.json"):
         assert not address.startswith(("http:", "https:", "/"))
         assert server.client.get(f"/{address}").status_code == 200
@@ -25,7 +21,7 @@ def test_all_that_the_page_loads_is_of_this_server(server: ServeProcess) -> None
     assert server.client.get("/redoc").status_code == 404
 
 
-@pytest.mark.skipif(CHROMIUM is None or not HAS_SWAGGER, reason="needs chromium, and the package fastapi-offline")
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 @pytest.mark.parametrize("path", ["", "/speech"])
 def test_it_shows_the_endpoints_in_a_browser(
     path: str, server: ServeProcess, serve: Serve, bart_dir: Path, browser: Browser
@@ -43,7 +39,7 @@ def test_it_shows_the_endpoints_in_a_browser(
     page.close()
 
 
-@pytest.mark.skipif(CHROMIUM is None or not HAS_SWAGGER, reason="needs chromium, and the package fastapi-offline")
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 def test_it_sends_a_file(server: ServeProcess, clip: Path, browser: Browser) -> None:
     page = browser.new_page()
     page.set_default_timeout(PATIENCE)

@@ -15,7 +15,7 @@ from transept.core.jobs.job import Offload
 from transept.errors import CapacityError, EngineClosedError, MediaError, ParameterError, QueueFullError, TranseptError
 from transept.serving.async_engine import AsyncEngine, Queued
 from transept.serving.async_tasks import AsyncTranscriber, last
-from transept.serving.models import _warmed_up
+from transept.serving.models import _warm_up
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +191,7 @@ def test_draining_ends_what_was_admitted_and_takes_nothing_new(
             await asyncio.sleep(0)
         drained = asyncio.create_task(speech.engine.drain(timeout=200))
         await asyncio.sleep(0)
-        with pytest.raises(EngineClosedError, match="no new work"):
+        with pytest.raises(EngineClosedError, match="accepts no new requests"):
             speech.engine.admit()
         assert await drained
         return (await running).text
@@ -241,10 +241,10 @@ def test_an_error_in_the_engines_own_code_ends_everybody_and_says_so(tiny_en_dir
         while not core.has_unfinished:
             await asyncio.sleep(0)
         core.scheduler.schedule = None  # a fault
-        with pytest.raises(EngineClosedError, match="error of its own"):
+        with pytest.raises(EngineClosedError, match="internal error"):
             await task
         assert not speech.engine.is_alive
-        with pytest.raises(EngineClosedError, match="error of its own"):
+        with pytest.raises(EngineClosedError, match="internal error"):
             await speech.transcribe(clips[0])
         for _ in range(2):
             await speech.engine.close()
@@ -254,11 +254,11 @@ def test_an_error_in_the_engines_own_code_ends_everybody_and_says_so(tiny_en_dir
     asyncio.run(whole())
 
 
-def test_a_model_that_cannot_be_warmed_up_is_closed(tiny_en_dir: Path) -> None:
+def test_a_model_that_cannot_be_warm_up_is_closed(tiny_en_dir: Path) -> None:
     async def whole() -> None:
         speech = await AsyncTranscriber.load(tiny_en_dir, kv_cache_bytes=1_000_000)
         with pytest.raises(CapacityError, match="the cache has"):
-            await _warmed_up(speech)
+            await _warm_up(speech)
         assert not speech.engine.is_alive
         with pytest.raises(EngineClosedError):
             speech.transcriber.engine.executor.check_open()

@@ -255,12 +255,12 @@ def test_zero_logprobs_are_those_of_the_tokens_alone(openai_client: openai.OpenA
         ({"prompt": ["a", [1, 99999]]}, "prompt[1]", r"prompt\[1\]"),
         ({"prompt": ["a", "b", "word " * 500], "model": "bart"}, "prompt[2]", r"prompt\[2\].*this model reads 96"),
         ({"prompt": "word " * 500, "model": "bart"}, "prompt", "this model reads 96"),
-        ({"echo": True}, "echo", "nothing to echo"),
-        ({"suffix": "the end"}, "suffix", "does not write towards"),
+        ({"echo": True}, "echo", "does not contain the prompt"),
+        ({"suffix": "the end"}, "suffix", "cannot insert text"),
         ({"n": 0}, "n", "at least 1 and at most 128"),
         ({"n": 129}, "n", "at least 1 and at most 128"),
         ({"n": 2, "best_of": 1}, "best_of", "less than n=2"),
-        ({"best_of": 2, "stream": True}, "best_of", "has no stream"),
+        ({"best_of": 2, "stream": True}, "best_of", "cannot be streamed"),
         ({"n": 128, "prompt": ["a", "b"]}, "prompt", "more than 128"),
         ({"logprobs": 21}, "logprobs", "at least 0 and at most 20"),
         ({"temperature": -1}, "temperature", "a number of at least 0"),
@@ -273,7 +273,7 @@ def test_zero_logprobs_are_those_of_the_tokens_alone(openai_client: openai.OpenA
         ({"extra_body": {"stream": "yes"}}, "stream", 'stream must be true or false, not "yes"'),
         ({"stop": ["a"], "model": "bart", "extra_body": {"num_beams": 2}}, "stop", "stop strings do not go"),
         ({"logit_bias": {"x": 1}}, "logit_bias", "token id"),
-        ({"stream_options": {"include_usage": True}}, "stream_options", "goes with stream"),
+        ({"stream_options": {"include_usage": True}}, "stream_options", "stream_options needs stream=true"),
         ({"extra_body": {"num_beam": 2}}, "num_beam", "Did you mean 'num_beams'"),
         ({"extra_body": {"logits_processors": []}}, "logits_processors", "there is no field"),
         ({"extra_body": {"decoder_prompt": {"a": 1}}}, "decoder_prompt", "a text or a list of token ids"),
@@ -292,6 +292,6 @@ def test_what_cannot_be_is_told_with_its_field(
 
 
 def test_an_unknown_model_is_told_with_those_that_there_are(openai_client: openai.OpenAI) -> None:
-    with pytest.raises(openai.NotFoundError, match=r"Models: tiny\.en, bart, t5") as raised:
+    with pytest.raises(openai.NotFoundError, match=r"Models of this server: tiny\.en, bart, t5") as raised:
         openai_client.completions.create(model="t6", prompt="a")
     assert (raised.value.param, raised.value.code) == ("model", "model_not_found")

@@ -100,5 +100,5 @@ def test_a_replica_of_ray_serve_ends(bart_dir: Path) -> None:
     )
     assert done.stdout == "healthy\n", done.stderr
     assert done.returncode == 1
-    assert 'the engine of "bart" has ended, and this replica with it: the device cpu has failed' in done.stderr
+    assert 'the engine of "bart" has ended, so this replica ends: the device cpu has failed' in done.stderr
     assert REASON in done.stderr

@@ -15,7 +15,7 @@ import pytest
 from serve_process import PATIENCE, Serve, ServeProcess
 
 from transept.serving.errors import ApiError
-from transept.serving.http.storage import kept
+from transept.serving.http.forms import kept
 
 MIB = 1 << 20
 NOISE = b"no audio at all " * (8 * MIB // 16)  # more than is kept in memory
@@ -41,7 +41,7 @@ def check_refused(server: ServeProcess, folder: Path) -> None:
         assert send(server, 2 * MIB).status_code == 400
     server.wait_until_idle()
     log = server.log.read_text()
-    assert f"an upload could not be kept in {folder}" in log
+    assert f"an upload could not be stored in {folder}" in log
     assert "Traceback" not in log
 
 

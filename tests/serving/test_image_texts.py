@@ -71,12 +71,12 @@ def test_a_large_upload(image_server: ServeProcess, reader: VisionReader) -> Non
 @pytest.mark.parametrize(
     ("fields", "param", "message"),
     [
-        ({"stream": "true"}, "stream", "an answer of /v1/read comes whole, as JSON"),
+        ({"stream": "true"}, "stream", "/v1/read answers once, with JSON"),
         ({"max_token": 5}, "max_token", "there is no field 'max_token'. Did you mean 'max_tokens'?"),
         ({"num_beams": "many"}, "num_beams", "num_beams"),
         ({"num_beams": 0}, "num_beams", "num_beams"),
         ({"task": "title"}, "task", 'there is no task "title" with this model'),
-        ({"model": "bart"}, "model", '"bart" is a text model, and this is for images; vision models: trocr'),
+        ({"model": "bart"}, "model", '"bart" is a text model, and this endpoint is for images. Use one of trocr'),
     ],
 )
 def test_bad_fields(image_server: ServeProcess, fields: dict[str, Any], param: str, message: str) -> None:
@@ -102,7 +102,7 @@ def test_it_is_listed_and_takes_no_text(image_server: ServeProcess) -> None:
     body = {"model": "trocr", "input": "a"}
     answer = httpx.post(f"{image_server.url}/v1/summarize", json=body, timeout=PATIENCE)
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "wrong_model_kind")
-    assert '"trocr" is a vision model, and this is for text' in answer.json()["error"]["message"]
+    assert '"trocr" is a vision model, and this endpoint is for text' in answer.json()["error"]["message"]
 
 
 def test_several_at_once_for_an_event_loop(trocr_dir: Path, reader: VisionReader) -> None:
@@ -135,7 +135,7 @@ def test_the_pages_of_a_pdf(image_server: ServeProcess, reader: VisionReader) ->
         (pdf_of(["1"]), {"page": 2}, "page", "invalid_value", "page must be from 1 to 1, the pages of this PDF, not 2"),
         (pdf_of(["1"]), {"page": "one"}, "page", "invalid_value", 'page must be an integer of at least 1, not "one"'),
         (pdf_of(["1"]), {"dpi": 9}, "dpi", "invalid_value", "dpi must be a number from 18 to 2400"),
-        (encoded_line(LINES[0]), {"page": 1}, "page", "unsupported", "page is for PDFs, and this is not one"),
+        (encoded_line(LINES[0]), {"page": 1}, "page", "unsupported", "page is for PDFs, and the upload is not one"),
         (b"%PDF-1.4 Dear Sir", {}, "file", "invalid_media", 'PDF file "page.png" cannot be read'),
         (b"%PDF-1.4 Dear Sir" + b" " * (2 << 20), {}, "file", "invalid_media", 'PDF file "page.png" cannot be read'),
     ],

@@ -711,7 +711,7 @@ def test_two_windows_share_what_is_kept(visit, hours, clip):
     visit.add(hours)
     visit.expect_state(hours.name, "^Transcribing")
     other = Visit(visit.page.context.new_page(), visit.server).open()
-    other.expect_state(hours.name, "^Under way in another window")
+    other.expect_state(hours.name, "^Running in another window")
     visit.page.get_by_role("button", name=f"Cancel {hours.name}").click()
     other.expect_state(hours.name, "^Cancelled")
     for each in (visit, other):
@@ -733,12 +733,12 @@ def test_the_key_is_asked_for(visit_of, locked_server, clip):
     visit = visit_of(locked_server)
     visit.expected.append("status of 401")
     page = visit.page
-    dialog = page.get_by_role("dialog", name="This server asks for a key")
+    dialog = page.get_by_role("dialog", name="This server needs a key")
     expect(dialog).to_be_visible()
     assert visit.focused() == "key-input"
     page.keyboard.type("not the key")
     page.keyboard.press("Enter")
-    expect(dialog.get_by_role("alert")).to_have_text("That key is not right. Check it and try again.")
+    expect(dialog.get_by_role("alert")).to_have_text("This key is not valid. Check it and try again.")
     page.get_by_label("Key", exact=True).fill(KEY)
     page.keyboard.press("Enter")
     expect(dialog).to_be_hidden()
@@ -753,7 +753,7 @@ def test_a_key_can_be_remembered_put_off_and_forgotten(visit_of, locked_server):
     visit = visit_of(locked_server)
     visit.expected.append("status of 401")
     page = visit.page
-    dialog = page.get_by_role("dialog", name="This server asks for a key")
+    dialog = page.get_by_role("dialog", name="This server needs a key")
     dialog.get_by_role("button", name="Not now").click()
     page.get_by_role("button", name="Enter the key").click()
     page.get_by_label("Key", exact=True).fill(KEY)

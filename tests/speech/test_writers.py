@@ -114,6 +114,10 @@ def assert_equal_files(transcript: Transcript, folder: Path, **layout: Any) -> N
         compat_writer(name, str(folder))(result, "compat.wav", dict(layout))
         assert (folder / f"compat.{name}").read_bytes() == theirs, name
         if name not in ("srt", "vtt"):
+            if name == "tsv":  # ours has a blank for a line feed, which would end the row
+                rows = [{**each, "text": each["text"].strip().replace("\n", " ")} for each in result["segments"]]
+                get_writer(name, str(folder))({**result, "segments": rows}, "theirs.wav", dict(layout))
+                theirs = (folder / f"theirs.{name}").read_bytes()
             transcript.write(folder / f"ours.{name}", **layout)
             assert (folder / f"ours.{name}").read_bytes() == theirs, name
 

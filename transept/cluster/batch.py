@@ -1,7 +1,7 @@
-"""A batch: many files through replicas of one model, by Ray Data, to a folder of parts. What `transept batch` runs.
+"""A batch: runs a model on many files with Ray Data, and writes a folder of parts. Used by `transept batch`.
 
-Ray Data hands rows to the replicas and does again what died with a worker or a machine. Results come to this process,
-and only it writes, so each row is written once; what was written stays, and the next run leaves it out.
+Ray Data distributes rows to the replicas and repeats those of a worker or machine that died. Only this process writes
+results, so each row is written once. Written rows stay, and the next run skips them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from transept.cluster.columns import SPEECH_COLUMNS, TEXT_COLUMNS
-from transept.cluster.data import engine_options, image_options, speech_options, text_options
+from transept.cluster.data import OPTIONS, task_options
 from transept.cluster.inputs import Input
 from transept.cluster.parts import Format, OutputFolder
 from transept.cluster.rank_actors import RankActors
@@ -28,28 +28,28 @@ from transept.core.config import EngineConfig
 from transept.core.engine import describe
 from transept.core.parallel.launcher import usable_cores
 from transept.errors import shown
-from transept.options import refusal
+from transept.options import declared, refusal, written
+from transept.speech.vad.options import VadOptions
 
 Task = Literal["transcribe", "summarize", "translate", "read"]
 
-BATCH_ROWS = 16  # of a call: as many recordings as the library holds in memory at a time
-CALLS_AT_A_TIME = 2  # of a replica, so that its engine has work while the last rows of a call end
+BATCH_ROWS = 16  # of a call; the library also holds this many recordings in memory at a time
+CALLS_AT_A_TIME = 2  # of a replica, so that its engine stays busy while a call ends
 PART_ROWS = 1000
-PART_SECONDS = 30.0  # after which a part is written however few rows there are: so much work a killed run loses
+PART_SECONDS = 30.0  # after which a part is written, of any size; a killed run loses this much work
 RETRIES = 4  # of a call whose worker or machine died
 
 
 @dataclass(frozen=True)
 class BatchJob:
-    """What to do with every row, and on how many replicas.
+    """The task for every row, and the number and size of the replicas.
 
-    task, model, options: as Transcribe, Summarize, Translate and Read take them.
-    replicas: None: as many as there are GPUs, or nodes.
-    threads: CPUs of each; None: those of its node, shared among the replicas there.
-    num_gpus: of each; None: 1 where the cluster has GPUs and the device is not ``"cpu"``. Where several share the
-    model, a replica's ranks are Ray actors, on as few nodes as hold them; they share threads, and num_gpus, 0 or 1, is
-    of each.
-    Raises ParameterError for what cannot be.
+    task, model, options: as for Transcribe, Summarize, Translate and Read.
+    replicas: None: one for each GPU, or for each node.
+    threads: CPUs of a replica; None: those of its node, divided among the replicas there.
+    num_gpus: of a replica; None: 1 if the cluster has GPUs and the device is not ``"cpu"``. With several ranks, a
+    replica's ranks are Ray actors on as few nodes as possible; they share threads, and num_gpus, 0 or 1, is per rank.
+    Raises ParameterError for an invalid value.
     """
 
     task: Task
@@ -65,34 +65,36 @@ class BatchJob:
         for name in ("replicas", "threads"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise refusal(self, f"{{{name}}} must be an integer of at least 1, not {shown(value)}")
+                raise refusal(self, f"{{{name}}} must be an integer of at least 1, not {{{name}!}}")
         gpus = self.num_gpus
         if gpus is not None and (
             isinstance(gpus, bool) or not isinstance(gpus, int | float) or not 0 <= gpus < math.inf
         ):
-            raise refusal(self, f"{{num_gpus}} must be a number of at least 0, not {shown(gpus)}")
-        if self.task == "transcribe":
-            speech_options(self.model, self.options)
-        elif self.task == "read":
-            image_options(self.model, self.options)
-        else:
-            text_options(self.task, self.model, self.options)
+            raise refusal(self, "{num_gpus} must be a number of at least 0, not {num_gpus!}")
+        task_options(self.task, self.model, self.options)
 
     def engine_config(self) -> EngineConfig:
-        """Of each replica's engine, but for the threads that Ray gives it."""
-        return EngineConfig(str(self.model), **engine_options(self.options))
+        """Return the configuration of each replica's engine, without the threads that Ray gives it."""
+        return EngineConfig(str(self.model), **task_options(self.task, self.model, self.options)[0])
+
+    def flags(self) -> dict[str, str]:
+        """Return the flag of `transept batch` for each option, for the errors of rows."""
+        options = [each for kind in (*OPTIONS[self.task], EngineConfig) for each in declared(kind).values()]
+        flags = {each.name: f"--{written(each).replace('_', '-')}" for each in options}
+        flags |= {f"vad_options.{name}": f"--vad-{name.replace('_', '-')}" for name in declared(VadOptions)}
+        return flags | {"task": "--image-task" if self.task == "read" else "task"}
 
     def record(self) -> dict[str, Any]:
-        """What results depend on."""
+        """Return what the results depend on."""
         return {"task": self.task, "model": self.model, "options": self.options}
 
 
 @dataclass
 class BatchReport:
-    """What became of a batch. num_rows: of all that were asked for. num_skipped: were in the output already.
+    """Counts and times of a batch. num_rows: of the whole batch. num_skipped: rows that the output already had.
 
-    failed: the rows that have an error, with it, those of earlier runs, too. audio_seconds: of the recordings that were
-    transcribed. seconds: from the first row handed out to the last result. startup_seconds: until then.
+    failed: row -> its error, also of earlier runs. audio_seconds: of the transcribed recordings. startup_seconds: until
+    the first row was distributed. seconds: from then to the last result.
     """
 
     num_rows: int
@@ -117,12 +119,12 @@ def run_batch(
     on_result: Callable[[dict[str, Any]], None] | None = None,
     part_seconds: float = PART_SECONDS,
 ) -> BatchReport:
-    """Do all rows that the output does not have yet, and write them there.
+    """Process all rows that the output does not have yet, and write them there.
 
     output: a folder, by path or URI. address: of a Ray cluster; `LOCAL` starts Ray here and ends it.
-    retry_failed: do those that the output has with an error again, too. on_result: called with each new row, without
-    its segments. part_seconds: see PART_SECONDS.
-    Raises OutputError, ClusterError, and what the model's constructor raises; what was done by then is written.
+    retry_failed: also repeat the output's rows with errors. on_result: called with each new row, without its segments.
+    part_seconds: see PART_SECONDS.
+    Raises OutputError, ClusterError, and as the model's constructor; rows done before are written.
     """
     report = BatchReport(len(rows))
     with OutputFolder(output, format, job.record()) as folder:
@@ -147,7 +149,7 @@ def _run(
 ) -> None:
     begin = time.monotonic()
     if address == LOCAL:
-        describe(job.engine_config())  # raises, before Ray starts, what a replica would
+        describe(job.engine_config())  # raises a replica's errors before Ray starts
     ranks = (job.replicas or 1) * num_ranks(job.options)
     wanted = None if job.threads is None else (job.replicas or 1) * job.threads
     part = _Part(folder, part_seconds)
@@ -169,7 +171,7 @@ def _run(
 
 
 class _Part:
-    """Rows that wait to be written together."""
+    """Rows of the next part."""
 
     def __init__(self, folder: OutputFolder, seconds: float) -> None:
         self.folder, self.seconds = folder, seconds
@@ -177,7 +179,7 @@ class _Part:
         self.begin = 0.0
 
     def add(self, table: pa.Table) -> None:
-        """Add rows; written once they are many, or have waited long."""
+        """Add rows. Writes the part once it is large or old enough."""
         if not self.tables:
             self.begin = time.monotonic()
         self.tables.append(table)
@@ -185,7 +187,7 @@ class _Part:
             self.write()
 
     def write(self) -> None:
-        """Write what waits."""
+        """Write the part."""
         if self.tables:
             self.folder.write(pa.concat_tables(self.tables))
             self.tables = []
@@ -210,7 +212,7 @@ class _Resources:
 
 
 def _resources(job: BatchJob, size: ClusterSize, num_rows: int) -> _Resources:
-    """What a cluster is asked for. Raises ClusterError for more than it has."""
+    """Return the resources to request of a cluster. Raises ClusterError for more than it has."""
     device = job.options.get("device", "auto")
     uses_gpu = str(device).startswith("cuda") or (device == "auto" and size.num_gpus > 0)
     num_gpus = float(uses_gpu) if job.num_gpus is None else job.num_gpus
@@ -222,23 +224,28 @@ def _resources(job: BatchJob, size: ClusterSize, num_rows: int) -> _Resources:
     threads = max(1, job.threads // ranks if job.threads else node_cpus // a_node)
     what = "a replica" if ranks == 1 else "a rank"
     if threads > size.node_cpus:
-        raise ClusterError(f"{what} is to have {threads} threads, and the smallest node has {size.node_cpus} CPUs")
+        raise ClusterError(
+            f"{what} needs {threads} threads, but the smallest node has {size.node_cpus} CPUs: lower threads"
+        )
     if num_gpus * ranks > size.num_gpus:
-        raise ClusterError(f"a replica is to have {num_gpus * ranks:g} GPUs, and the cluster has {size.num_gpus}")
+        raise ClusterError(
+            f"a replica needs {num_gpus * ranks:g} GPUs, but the cluster has {size.num_gpus}: lower the number of GPUs"
+        )
     if ranks > 1 and num_gpus not in (0, 1):
-        raise ClusterError(f"each of {ranks} ranks has no GPU or one, not {num_gpus:g}")
+        raise ClusterError(f"each of {ranks} ranks can have 0 GPUs or 1, not {num_gpus:g}")
     if ranks > 1 and replicas * ranks * threads > size.num_cpus:
         raise ClusterError(
-            f"{replicas} replica{'s' * (replicas > 1)} of {ranks} ranks take {replicas * ranks * threads} CPUs, and "
-            f"the cluster has {size.num_cpus}"
+            f"{replicas} replica{'s' * (replicas > 1)} of {ranks} ranks need {replicas * ranks * threads} CPUs, but "
+            f"the cluster has {size.num_cpus}: lower replicas or threads"
         )
     return _Resources(replicas, ranks, threads, num_gpus)
 
 
 def _results(rows: Sequence[Input], job: BatchJob, resources: _Resources) -> Iterator[pa.Table]:
-    """Tables of results: `file` and the columns of the task, as they come.
+    """Yield tables of results, with `file` and the columns of the task, as they arrive.
 
-    Rows whose worker died again and again are done one by one at the end; those that end theirs then get an error.
+    Rows whose worker died on every attempt are repeated one by one at the end; those whose worker dies again get an
+    error.
     """
     missing = {row.file: row for row in rows}
     for batch_rows in (BATCH_ROWS, 1):
@@ -250,33 +257,33 @@ def _results(rows: Sequence[Input], job: BatchJob, resources: _Resources) -> Ite
             yield table
     if missing:
         types = SPEECH_COLUMNS if job.task == "transcribe" else TEXT_COLUMNS
-        error = f"the worker died each of the {RETRIES + 1} times that it was given this"
+        error = f"the worker died in each of {RETRIES + 1} attempts at this row"
         lost = [{"file": file, "segments": [], "error": error} for file in missing]
         yield pa.Table.from_pylist(lost, pa.schema({"file": pa.string(), **types}))
 
 
 def _mapped(rows: Sequence[Input], job: BatchJob, resources: _Resources, batch_rows: int) -> Iterator[pa.Table]:
-    """What Ray Data makes of rows, without blocks whose workers died. Raises what a replica could not start for."""
+    """Yield the results of Ray Data, without blocks whose workers died. Raises the error of a replica's start."""
     import ray.data
 
-    context = ray.data.DataContext.get_current().copy()  # the program's own stays as it is
+    context = ray.data.DataContext.get_current().copy()  # the program's own context stays unchanged
     context.enable_progress_bars = False
     context.print_on_execution_start = False
     context.max_errored_blocks = -1  # `_results` sees what is missing
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)
-    calls = CALLS_AT_A_TIME if batch_rows > 1 else 1  # alone, so that none pays for another's deaths
+    calls = CALLS_AT_A_TIME if batch_rows > 1 else 1  # one at a time, so that a row cannot end the calls of others
     engine: dict[str, Any] = {"threads": resources.ranks * resources.threads, **job.options}
     own: dict[str, Any] = {"num_cpus": resources.threads, "num_gpus": resources.num_gpus}
-    if resources.ranks > 1:  # a replica's actor computes little, and its ranks ask for what they take
+    if resources.ranks > 1:  # a replica's actor computes little; its ranks request resources
         engine |= {"launcher": RankActors(), "device": "cuda" if resources.num_gpus else "cpu"}
         own = {"num_cpus": 0}
     blocks = [_block(rows[begin : begin + batch_rows], job) for begin in range(0, len(rows), batch_rows)]
     with ray.data.DataContext.current(context), warnings.catch_warnings():
-        # The number of retries has no other name in Ray.
+        # Ray has no other option for the number of retries.
         warnings.simplefilter("ignore", ray.util.annotations.RayDeprecationWarning)
         dataset = ray.data.from_arrow(blocks).map_batches(
             Replica,
-            fn_constructor_args=(job.task, _absolute(job.model), engine),
+            fn_constructor_args=(job.task, _absolute(job.model), engine, job.flags()),
             compute=ray.data.ActorPoolStrategy(
                 size=min(resources.replicas, len(blocks)),
                 max_tasks_in_flight_per_actor=2 * calls if batch_rows > 1 else 1,
@@ -303,5 +310,5 @@ def _block(rows: Sequence[Input], job: BatchJob) -> pa.Table:
 
 
 def _absolute(model: str) -> str:
-    """A model that is a folder here by its whole path: workers run in folders of their own."""
+    """Return the absolute path of a model in a local folder, because workers run in other folders."""
     return str(Path(model).absolute()) if Path(model).exists() else model

@@ -1,6 +1,6 @@
-"""Columns of a batch of Ray Data, which is a dict of arrays or a table of Arrow, and those that results are put into.
+"""Columns of a Ray Data batch, a dict of arrays or an Arrow table, and the columns of results.
 
-Called by `data`; Arrow types are fixed here, so that files of different batches have one schema whatever they hold.
+Called by `data`. The Arrow types are fixed, so that the files of all batches have the same schema.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SEGMENT = pa.struct(
         ("speaker", pa.string()),
     ]
 )
-OPTIONAL_FIELDS = ("words", "token_logprobs", "language", "speaker")  # which Segment.to_dict leaves out where None
+OPTIONAL_FIELDS = ("words", "token_logprobs", "language", "speaker")  # Segment.to_dict leaves them out if they are None
 TEXT_COLUMNS = {"text": pa.string(), "error": pa.string()}
 SPEECH_COLUMNS = {
     "text": pa.string(),
@@ -48,12 +48,12 @@ SPEECH_COLUMNS = {
 
 
 def has_column(batch: Batch, name: str) -> bool:
-    """Whether a batch has a column."""
+    """Return True if a batch has a column."""
     return name in (batch.column_names if isinstance(batch, pa.Table) else batch)
 
 
 def values_of(batch: Batch, name: str) -> list[Any]:
-    """The values of a column, a row each, as Python's. Raises ParameterError for a column that there is not."""
+    """Return the values of a column as Python objects. Raises ParameterError for an unknown column."""
     if not has_column(batch, name):
         names = list(batch.column_names if isinstance(batch, pa.Table) else batch)
         message = f'the batch has no column "{name}"; it has {", ".join(names)}.{suggest(name, names)}'
@@ -65,9 +65,9 @@ def values_of(batch: Batch, name: str) -> list[Any]:
 
 
 def with_columns(batch: Batch, rows: Sequence[Mapping[str, Any]], types: Mapping[str, pa.DataType]) -> Batch:
-    """The batch with new columns, of the types where it is a table, else arrays of Python's objects.
+    """Return the batch with new columns, of these types in a table, or of Python objects in a dict of arrays.
 
-    rows: the values of the new columns, one mapping a row; what it lacks is None. A column of that name is replaced.
+    rows: the values of the new columns, one mapping a row; missing values are None. Old columns are replaced.
     """
     if isinstance(batch, pa.Table):
         for name, kind in types.items():

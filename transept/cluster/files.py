@@ -1,4 +1,4 @@
-"""Files that rows name: on this machine by path, in an object store by a URI that pyarrow's filesystems read."""
+"""Open the files of rows, given by a path, or by a URI that pyarrow's filesystems read."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ import pyarrow.fs
 
 from transept.errors import MediaError, PromptError
 
-URI_CHARACTERS = "/?#@!$&'()*+,;=:%"  # beside letters, digits and -._~
+URI_CHARACTERS = "/?#@!$&'()*+,;=:%"  # besides letters, digits and -._~
 MAX_TEXT_BYTES = 1 << 30  # 1 GiB; a document is bounded by Limits, long before that
 
 
 def is_uri(text: str) -> bool:
-    """Whether it is a URI, such as ``s3://bucket/talk.mp3``, rather than a path."""
+    """Return True for a URI, such as ``s3://bucket/talk.mp3``, and False for a path."""
     scheme, colon, _ = text.partition("://")
     return bool(colon) and scheme.replace("+", "").isalnum()
 
 
 def open_binary(value: Any) -> Any:
-    """What `load_audio` takes for a row's value: a path as it is, an open file for a URI, bytes for bytes.
+    """Return a row's value for `load_audio`: a path unchanged, an open file for a URI, or bytes.
 
-    Raises MediaError for a URI that cannot be opened, and for what names no file.
+    Raises MediaError for a URI that cannot be opened, and for a value of another type.
     """
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     if not isinstance(value, str) or not value:
-        raise MediaError(f"a row names its file by a path or a URI, or holds its bytes, not {value!r}")
+        raise MediaError(f"a row has the path, the URI or the bytes of a file, not {value!r}")
     if not is_uri(value):
         return value
     return open_uri(value)
 
 
 def filesystem_of(uri: str) -> tuple[Any, str]:
-    """The filesystem of a URI, and the path in it. What a URI may not hold, such as blanks, is taken as it stands."""
+    """Return the filesystem of a URI, and the path in it. Unescaped characters, such as blanks, are accepted."""
     scheme, _, rest = uri.partition("://")
     authority, slash, path = rest.partition("/")
     filesystem, path = pa.fs.FileSystem.from_uri(f"{scheme}://{authority}{slash}{quote(path, safe=URI_CHARACTERS)}")
@@ -44,7 +44,7 @@ def filesystem_of(uri: str) -> tuple[Any, str]:
 
 
 def open_uri(uri: str) -> Any:
-    """An open file of bytes. Raises MediaError."""
+    """Open a file for reading bytes. Raises MediaError."""
     try:
         filesystem, path = filesystem_of(uri)
         return filesystem.open_input_file(path)
@@ -53,9 +53,9 @@ def open_uri(uri: str) -> Any:
 
 
 def read_text(file: Any) -> str:
-    """The text of a file in UTF-8, by its path or URI. Raises PromptError."""
+    """Return the text of a UTF-8 file, given by its path or URI. Raises PromptError."""
     if not isinstance(file, str) or not file:
-        raise PromptError(f"a row holds a document, or names its file by a path or a URI, not {file!r}")
+        raise PromptError(f"a row has a document, or the path or URI of its file, not {file!r}")
     try:
         with open_uri(file) if is_uri(file) else open(file, "rb") as opened:
             data = opened.read(MAX_TEXT_BYTES + 1)
@@ -63,7 +63,7 @@ def read_text(file: Any) -> str:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise PromptError(f'cannot read "{file}": {reason}') from None
     if len(data) > MAX_TEXT_BYTES:
-        raise PromptError(f'"{file}" has more than {MAX_TEXT_BYTES} bytes, and is read as a whole: split it')
+        raise PromptError(f'"{file}" has more than {MAX_TEXT_BYTES} bytes, the limit of a document: split it')
     try:
         return str(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -71,7 +71,7 @@ def read_text(file: Any) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """What the system or pyarrow says, in one line."""
+    """Return the reason of the system's or pyarrow's error, in one line."""
     if (
         isinstance(error, OSError)
         and error.strerror

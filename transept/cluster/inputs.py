@@ -1,7 +1,7 @@
-"""What a batch is made of: the files that folders, patterns, manifests and URIs give, and documents in manifests.
+"""Find the inputs of a batch: files in folders, of patterns, manifests and URIs, and documents in manifests.
 
-Called by `transept batch`. Local paths and object stores are looked through alike, by pyarrow's filesystems; of files
-only the names are read, and of manifests the rows.
+Called by `transept batch`. Uses pyarrow's filesystems for local paths and object stores. Reads the rows of manifests,
+but not the content of other files.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from transept.errors import ParameterError
 MANIFESTS = (".jsonl", ".parquet")
 HIDDEN = re.compile(r"(?:^|/)\.")
 NOT_UTF8 = "its name is not UTF-8: rename it"
-COLUMNS = ("file", "text")  # of a manifest: one of them at least
+COLUMNS = ("file", "text")  # of a manifest, which needs at least one of them
 
 
 @dataclass(frozen=True)
 class Input:
-    """A row of a batch. file: what the user calls it, and what its result is found by; no two are alike.
+    """A row of a batch. file: the user's name for it, which identifies its result; unique in a batch.
 
-    path: that workers open, absolute, or a URI; None where there is no file. text: a document that a manifest holds.
+    path: absolute, or a URI; None for a row without a file. text: the document, if a manifest contains it.
     """
 
     file: str
@@ -42,18 +42,18 @@ class Input:
 
 @dataclass(frozen=True)
 class Missing:
-    """An argument that gives nothing, and why."""
+    """An argument without inputs, and the reason."""
 
     argument: str
     reason: str
 
 
 def find_inputs(arguments: Iterable[str], suffixes: Collection[str]) -> tuple[list[Input], list[Missing]]:
-    """The rows that arguments name, each once, in order; and what gave none.
+    """Return the rows of arguments, without duplicates, in order, and the arguments without rows.
 
-    suffixes: in small letters, of the files that are taken from folders, and from those below them; hidden ones are
-    left out. A pattern takes what it matches. A manifest is a file of `MANIFESTS` with a column ``file`` or ``text``.
-    Raises ParameterError for a manifest that is none.
+    suffixes: lowercase, of the files to find in folders and their subfolders, without hidden ones. A pattern finds all
+    files that it matches. A manifest is a file of `MANIFESTS` with a column ``file`` or ``text``.
+    Raises ParameterError for an invalid manifest.
     """
     found: dict[str, Input] = {}
     missing: list[Missing] = []
@@ -93,7 +93,7 @@ def _of_argument(argument: str, suffixes: Collection[str]) -> Iterator[Input | M
 
 
 def _filesystem(argument: str) -> tuple[Any, str]:
-    """The filesystem of a path or a URI, and the path in it."""
+    """Return the filesystem of a path or a URI, and the path in it."""
     return filesystem_of(argument) if is_uri(argument) else (pa.fs.LocalFileSystem(), os.path.abspath(argument))
 
 
@@ -102,25 +102,25 @@ def _input(file: str) -> Input:
 
 
 def _below(root: str, path: str) -> Input:
-    """A file that was found below a folder or URI. path: from there; its characters are the name's, in a URI, too."""
+    """Return a file found below a folder or URI. path: relative to it, with unescaped characters."""
     return Input(root + path, root + quote(path) if is_uri(root) else os.path.abspath(root + path))
 
 
 def _of_pattern(pattern: str, suffixes: Collection[str]) -> Iterator[Input | Missing]:
     matches = sorted(glob.glob(pattern, recursive=True))
     if not matches:
-        yield Missing(pattern, "there is no such file, and none that it matches as a pattern")
+        yield Missing(pattern, "there is no such file, and no file matches it as a pattern")
     for match in matches:
         if _escaped(match) != match:
             yield Missing(_escaped(match), NOT_UTF8)
         elif os.path.isfile(match):
             yield _input(match)
-        elif "**" not in pattern:  # which matches what is in its folders, too
+        elif "**" not in pattern:  # ** also matches the content of folders
             yield from _of_folder(match, suffixes)
 
 
 def _of_uri_pattern(pattern: str, filesystem: Any, path: str) -> Iterator[Input | Missing]:
-    """The files of an object store that a pattern matches; ``**`` stands for any folders, ``*`` for part of a name."""
+    """Yield the files of an object store that match a pattern; ``**`` matches any folders, ``*`` a part of a name."""
     fixed = path.partition("*")[0].rpartition("/")[0]
     steps = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
     parts = re.split(r"(\*\*/|\*\*|\*)", path)
@@ -129,7 +129,7 @@ def _of_uri_pattern(pattern: str, filesystem: Any, path: str) -> Iterator[Input 
     yield from missing
     matches = [each for each in files if expression.fullmatch(each) and not HIDDEN.search(each[len(fixed) :])]
     if not matches and not missing:
-        yield Missing(pattern, "nothing there matches this pattern")
+        yield Missing(pattern, "no file matches this pattern")
     root = unquote(pattern).partition(path)[0]
     yield from (_below(root, match) for match in matches)
 
@@ -145,14 +145,14 @@ def _of_folder(folder: str, suffixes: Collection[str]) -> Iterator[Input | Missi
             found = True
             yield _below(f"{folder.rstrip('/')}/", relative)
     if not found and not missing:
-        yield Missing(folder, "no file of this task is in this folder, nor below it")
+        yield Missing(folder, "this folder and its subfolders have no file for this task")
 
 
 def _files(filesystem: Any, folder: str, argument: str) -> tuple[list[str], list[Missing]]:
-    """All files below a folder, and the folders that cannot be read. argument: that names it."""
+    """Return all files below a folder, and the folders that cannot be read. argument: the user's name of it."""
     try:
         listed = filesystem.get_file_info(pa.fs.FileSelector(folder, recursive=True))
-    except (OSError, ValueError, pa.ArrowException):  # of any folder in it
+    except (OSError, ValueError, pa.ArrowException):  # a folder in it cannot be read
         listed = None
     files: list[str] = []
     missing: list[Missing] = []
@@ -173,11 +173,11 @@ def _files(filesystem: Any, folder: str, argument: str) -> tuple[list[str], list
 
 
 def _add_path(info: Any, folder: str, lists: dict[Any, list[str]], missing: list[Missing]) -> None:
-    """Put what was found in a folder into the list of its type, if there is one."""
+    """Append an entry of a folder to the list of its type, if there is one."""
     try:
         path = info.path
-    except UnicodeDecodeError:  # which pyarrow does not show
-        missing.append(Missing(folder, "a file's name there is not UTF-8: rename it"))
+    except UnicodeDecodeError:  # pyarrow cannot decode it
+        missing.append(Missing(folder, "it contains a file whose name is not UTF-8: rename it"))
         return
     if info.type in lists:
         lists[info.type].append(path)
@@ -188,17 +188,17 @@ def _refusal(message: str) -> ParameterError:
 
 
 def _escaped(path: str) -> str:
-    """A path as text; of a name that is not UTF-8 bytes are escaped."""
+    """Return a path as text, with escapes for bytes that are not UTF-8."""
     return path.encode("utf-8", "backslashreplace").decode()
 
 
 def _of_manifest(manifest: str, filesystem: Any, path: str) -> Iterator[Input]:
-    """Its rows. A relative path is one from here, or where there is none from the manifest's folder."""
+    """Yield the rows of a manifest. A relative path may start at the current folder or at the manifest's folder."""
     folder = manifest.rpartition("/")[0]
     for number, row in enumerate(_rows(manifest, filesystem, path), 1):
         file, text = row.get("file"), row.get("text")
         if not isinstance(file, str | None) or not isinstance(text, str | None) or (not file and text is None):
-            raise _refusal(f'row {number} of "{manifest}" must have a file, or a text, as a string')
+            raise _refusal(f'row {number} of "{manifest}" must have a string as "file" or "text"')
         if not file:
             yield Input(f"{manifest}:{number}", None, text)
             continue
@@ -236,5 +236,5 @@ def _rows_of_parquet(manifest: str, opened: Any) -> list[dict[str, Any]]:
     names = [name for name in COLUMNS if name in file.schema_arrow.names]
     if not names:
         found = ", ".join(file.schema_arrow.names)
-        raise _refusal(f'the manifest "{manifest}" has no column "file" or "text", but {found}')
+        raise _refusal(f'the manifest "{manifest}" needs a column "file" or "text", and has {found}')
     return list(file.read(columns=names).to_pylist())

@@ -1,4 +1,4 @@
-"""ModelServer: what runs in a replica, the server's own application, and what Ray Serve asks of it."""
+"""ModelServer: runs the server's application in a replica of Ray Serve."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 STEP_SECONDS = 30.0  # in which the engine must take a step, or the replica is replaced
-RETRY_AFTER_SECONDS = 2.0  # what a client is told whose request found the queue full
+RETRY_AFTER_SECONDS = 2.0  # after which clients may try again if the queue was full
 
 
 def log_to_stderr() -> None:
@@ -35,10 +35,10 @@ def log_to_stderr() -> None:
 
 
 class ModelServer:
-    """The server's application (`transept.serving.http.app`) with models of its own.
+    """The server's application (`transept.serving.http.app`) with dedicated models.
 
-    settings: of the server; threads is the number of CPUs that Ray gave the replica, unless they tell it. Several
-    ranks stand in the replica's placement group.
+    settings: of the server; threads defaults to the number of CPUs that Ray gave the replica. Several ranks share the
+    replica's placement group.
     """
 
     def __init__(self, settings: ServerSettings) -> None:
@@ -54,14 +54,14 @@ class ModelServer:
         self.models = self.application.state.models
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
-        """Called by Serve where this is the ingress; it starts the application, which begins to load the models."""
+        """Called by Serve if this is the ingress. Serve starts the application, which loads the models."""
         return IdByServe(self.application)
 
     async def check_health(self) -> None:
-        """Take a real step with every engine. The first check ends once the models are loaded, and then requests come.
+        """Take a step with every engine. The first check waits until the models are loaded; then Serve sends requests.
 
-        Raises EngineClosedError for a model that cannot be loaded, or an engine that takes no step. One that has ended
-        ends this process: Serve replaces it at once, where it would ask twice more, and send it requests meanwhile.
+        Raises EngineClosedError for a model that cannot be loaded, or an engine that takes no step. If an engine has
+        ended, this process exits, so that Serve replaces it at once, instead of after two more checks.
         """
         await self.models.wait_until_loaded()
         for model in self.models.models.values():
@@ -72,12 +72,12 @@ class ModelServer:
             except EngineClosedError as error:
                 if not _has_ended(model.engine):
                     raise
-                logger.error('the engine of "%s" has ended, and this replica with it: %s', model.name, error)
+                logger.error('the engine of "%s" has ended, so this replica ends: %s', model.name, error)
                 os._exit(1)
 
 
 def _has_ended(engine: AsyncEngine) -> bool:
-    """Whether an engine will never take a step again."""
+    """Return True if an engine has ended permanently."""
     try:
         engine.engine.executor.check_open()
     except EngineClosedError:
@@ -86,13 +86,13 @@ def _has_ended(engine: AsyncEngine) -> bool:
 
 
 class IdByServe:
-    """ASGI middleware: leaves it to Serve to tell the id of a request, so that each answer has that header once."""
+    """ASGI middleware: removes X-Request-Id from answers, because Serve adds it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
 
         async def send_without(message: Message) -> None:
             if message["type"] == "http.response.start":

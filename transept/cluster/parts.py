@@ -1,6 +1,6 @@
-"""The output of a batch: a folder of parts, each of which appears whole or not at all, and what they hold already.
+"""The output of a batch: a folder of parts, which are written atomically, and the rows that they already have.
 
-One process writes them. A folder remembers the command that it is the output of, so that nothing else is mixed in.
+One process writes a folder. A file in it records the settings of its command, so that outputs cannot be mixed.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from transept.lifetime import Closable
 
 Format = Literal["jsonl", "parquet"]
 FORMATS = ("jsonl", "parquet")
-RECORD = "_transept.json"  # readers of folders of Parquet pass over names that begin with _ or .
+RECORD = "_transept.json"  # readers of Parquet folders skip names that begin with _ or .
 PART, UNFINISHED = "part-", ".unfinished-"
 
 
 class OutputError(TranseptError):
-    """The output cannot be written, or is that of another command."""
+    """The output cannot be written, or belongs to another command."""
 
 
 class OutputFolder(Closable):
-    """A folder of parts; made where it is missing. To be closed (``with``).
+    """A folder of parts, created if missing. A context manager.
 
-    place: a path or a URI. format: of the parts. record: what the results depend on, such as the model; a folder that
-        has rows of another is refused.
-    done: of each row that is there, by its ``file``: its error, or None.
-    Raises OutputError for a folder that cannot be written, or that another process writes.
+    place: a path or a URI. format: of the parts. record: settings that determine the results, such as the model; a
+        folder with rows of other settings is refused.
+    done: ``file`` of each written row -> its error, or None.
+    Raises OutputError for a folder that cannot be written, or to which another process writes.
     """
 
     def __init__(self, place: str, format: Format, record: Mapping[str, Any]) -> None:
         self.place, self.format = place, format
         now = datetime.now(UTC)
-        self._run = f"{now:%Y%m%dT%H%M%S.%f}-{secrets.token_hex(2)}"  # no two runs make parts of one name
+        self._run = f"{now:%Y%m%dT%H%M%S.%f}-{secrets.token_hex(2)}"  # unique part names for each run
         self._num_parts = 0
         self._lock: int | None = None
         try:
@@ -73,14 +73,14 @@ class OutputFolder(Closable):
             raise
 
     def write(self, rows: pa.Table) -> None:
-        """Add a part with these rows: of a column ``file``, ``error`` and others. Raises OutputError."""
+        """Write rows as a new part. They need the columns ``file`` and ``error``. Raises OutputError."""
         self._num_parts += 1
         name = f"{PART}{self._run}-{self._num_parts:05}.{self.format}"
         self._write_whole(name, self._bytes(rows))
         self.done |= {row["file"]: row["error"] for row in rows.select(["file", "error"]).to_pylist()}
 
     def forget_failed(self) -> None:
-        """Take rows with errors out of the parts, so that they are done again."""
+        """Delete rows with errors from the parts, so that they are repeated."""
         for name in self._names():
             rows = list(self._rows(name))
             kept = [row for row in rows if row["error"] is None]
@@ -96,7 +96,7 @@ class OutputFolder(Closable):
         self.done = {file: error for file, error in self.done.items() if error is None}
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """All rows that are there."""
+        """Yield all written rows."""
         for name in self._names():
             yield from self._rows(name, columns=None)
 
@@ -126,7 +126,7 @@ class OutputFolder(Closable):
         return sink.getvalue()
 
     def _write_whole(self, name: str, data: bytes) -> None:
-        """A file that appears, or takes the place of another, once all of it is there; object stores see to it."""
+        """Write a file atomically; object stores do so themselves."""
         path = f"{self._path}/{name}"
         try:
             if not self.is_local:
@@ -149,7 +149,7 @@ class OutputFolder(Closable):
     def _check_record(self, record: Mapping[str, Any]) -> None:
         path = f"{self._path}/{RECORD}"
         is_new = self._files.get_file_info(path).type == pa.fs.FileType.NotFound
-        if is_new or not self._names(all_formats=True):  # a run that never began binds nobody
+        if is_new or not self._names(all_formats=True):  # a folder without parts may be reused
             self._write_whole(RECORD, json.dumps(record, indent=1, default=str).encode())
             return
         with self._files.open_input_stream(path) as opened:
@@ -158,8 +158,8 @@ class OutputFolder(Closable):
         for name in sorted({*there, *new}):
             if there.get(name) != new.get(name):
                 raise OutputError(
-                    f'"{self.place}" holds results with {name}={shown(there.get(name))}, and this command has '
-                    f"{shown(new.get(name))}; name another folder"
+                    f'"{self.place}" has results with {name}={shown(there.get(name))}, but this command has '
+                    f"{shown(new.get(name))}: use another folder"
                 )
 
     def _take_lock(self) -> None:
@@ -171,10 +171,12 @@ class OutputFolder(Closable):
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise OutputError(f'another process is writing to "{self.place}"') from None
+            raise OutputError(
+                f'another process is writing to "{self.place}": wait for it, or use another folder'
+            ) from None
 
     def close(self) -> None:
-        """Let others write to the folder."""
+        """Let other processes write to the folder."""
         if self._lock is not None:
             with contextlib.suppress(OSError):
                 os.close(self._lock)
@@ -182,12 +184,12 @@ class OutputFolder(Closable):
 
 
 def _settings(record: dict[str, Any]) -> dict[str, Any]:
-    """A record with its options beside the rest, each by itself."""
+    """Return a record with its options at the top level."""
     return {**record, **(record.get("options") or {})} | {"options": None}
 
 
 def _lines(rows: list[dict[str, Any]]) -> bytes:
-    """Rows as lines of JSON; segments as Segment.to_dict has them, without what there is not."""
+    """Return rows as lines of JSON, with segments as from Segment.to_dict, without missing fields."""
     for row in rows:
         for segment in row.get("segments") or ():
             for name in OPTIONAL_FIELDS:

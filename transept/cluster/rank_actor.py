@@ -1,7 +1,7 @@
-"""RankActor: a rank of an engine, in a Ray actor, whose process is the rank's. Created by `RankActors`.
+"""RankActor: a rank of an engine in the process of a Ray actor. Created by `RankActors`.
 
-It connects to the engine's process and works for it until that says so, or has gone; then the process ends. So does it
-with the node's raylet, as every worker of Ray's.
+It connects to the engine's process and works for it. The process ends when the engine says so or disconnects, and, like
+every Ray worker, with the node's raylet.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ LOOPBACK = "127."
 
 
 class RankActor:
-    """One rank. Its one method returns never: with it the actor ends."""
+    """One rank. Its only method never returns: the actor ends with it."""
 
     def run(
         self, rank: int, address: tuple[str, int], token: bytes, on_gpu: bool, group: PlacementGroup | None
     ) -> None:
-        """Work for the engine whose process listens at an address, once it has been shown the token.
+        """Connect to the engine's process at an address, send the token, and work for the engine.
 
-        group: the ranks' placement group, where it is to go with the engine. Ray removes it with the engine's process
-        where that is a driver, but not with an actor's; so ranks do, who see that it has gone.
+        group: the ranks' placement group if it must be removed with the engine. Ray removes it with the engine's
+        process if that is a driver, but not if it is an actor; so the ranks do, when they notice its end.
         """
         ray: Any = require_ray()
 
@@ -61,7 +61,7 @@ class RankActor:
 
 
 def interface_of(host: str) -> str | None:
-    """The name of the network interface that has an IPv4 address; None where it cannot be found."""
+    """Return the name of the network interface with an IPv4 address; None if it is not found."""
     if not sys.platform.startswith("linux"):
         return None
     import fcntl

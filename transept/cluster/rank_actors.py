@@ -1,8 +1,8 @@
 """RankActors: the launcher of an engine's ranks as Ray actors, which may be on several nodes.
 
-The actors (`rank_actor.py`) stand in a placement group, a bundle each, and connect to this process by TCP. Whoever ends
-first, the others follow: a connection that closes ends the process at its other end, and the watch of the executor ends
-what does not answer.
+The actors (`rank_actor.py`) occupy a placement group, one bundle each, and connect to this process by TCP. If one
+process ends, the others follow: a closed connection ends the process at its other end, and the executor ends ranks that
+do not answer.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ if TYPE_CHECKING:
     from ray.util.placement_group import PlacementGroup
 
 STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
-GREETING_SECONDS = 5.0  # for whoever connects to show the token and say who it is
-SENDING_SECONDS = 60  # after which a node that takes nothing is taken to be gone
-KILL_SECONDS = 5.0  # that Ray takes at most to end an actor; of a node that is out of reach nothing is heard
-PROCESS = secrets.token_hex(8)  # this one, as the names of placement groups tell it
-GONE = 0  # Ray tells no exit codes
-ENDED = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)  # the last one is Linux's
+GREETING_SECONDS = 5.0  # in which a connecting process must send the token and its rank
+SENDING_SECONDS = 60  # after which a node that receives nothing counts as lost
+KILL_SECONDS = 5.0  # in which Ray ends an actor, unless its node is unreachable
+PROCESS = secrets.token_hex(8)  # identifies this process in names of placement groups
+GONE = 0  # Ray has no exit codes
+ENDED = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)  # POLLRDHUP exists only on Linux
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class RankActors(Launcher):
-    """Starts each rank as a Ray actor with the CPUs of its threads, and on GPUs with one.
+    """Starts each rank as a Ray actor, with a CPU for each thread, and with a GPU if the device is one.
 
         Engine("small", tensor_parallel_size=2, threads=8, launcher=RankActors())
 
-    This process is to be connected to the cluster: a driver on one of its nodes, an actor or a task.
+    This process must be connected to the cluster, as a driver on one of its nodes, an actor or a task.
 
-    placement_group: whose first bundles the ranks take, one each; None: one is created for each engine, and removed
-        with it. strategy: of one that is created: ``"PACK"`` takes as few nodes as hold all ranks,
-        ``"STRICT_SPREAD"`` one for each.
-    timeout: seconds in which the ranks must have been placed and started, new nodes of an autoscaler included.
+    placement_group: each rank takes one of its first bundles; None: a group is created for each engine, and removed
+        with it. strategy: of a created group: ``"PACK"`` uses as few nodes as possible, ``"STRICT_SPREAD"`` one for
+        each rank.
+    timeout: seconds to place and start the ranks, including the start of new nodes by an autoscaler.
 
-    Launching raises ClusterError where there is no room for them, or they cannot be started.
+    Launching raises ClusterError if the cluster has no room for the ranks, or if they cannot be started.
     """
 
     placement_group: PlacementGroup | None = None
@@ -64,7 +64,7 @@ class RankActors(Launcher):
         if self.strategy not in STRATEGIES:
             raise refusal(self, f"{{strategy}} must be one of {', '.join(STRATEGIES)}, not {shown(self.strategy)}")
         if isinstance(self.timeout, bool) or not isinstance(self.timeout, int | float) or not self.timeout > 0:
-            raise refusal(self, f"{{timeout}} must be a number of seconds over 0, not {shown(self.timeout)}")
+            raise refusal(self, "{timeout} must be a number of seconds over 0, not {timeout!}")
         if self.placement_group is not None and not hasattr(self.placement_group, "bundle_specs"):
             message = f"must be one of ray.util.placement_group(), not {shown(self.placement_group)}"
             raise refusal(self, f"{{placement_group}} {message}")
@@ -74,7 +74,7 @@ class RankActors(Launcher):
         num_ranks = size * num_stages
         ray = require_ray()
         if not ray.is_initialized():
-            raise ClusterError("ranks that are Ray actors need a cluster: call ray.init() before")
+            raise ClusterError("ranks that are Ray actors need a cluster: call ray.init() first")
         deadline = time.monotonic() + self.timeout
         on_gpu = device != "cpu"
         group = self._placed(num_ranks, rank_bundle(num_threads, on_gpu))
@@ -105,14 +105,14 @@ class RankActors(Launcher):
         return Launched([processes[rank] for rank in range(num_ranks)], lambda: self._release(group))
 
     def _placed(self, size: int, bundle: dict[str, float]) -> PlacementGroup:
-        """A placement group with room for all ranks. Raises ClusterError where there is none in time."""
+        """Return a placement group with room for all ranks. Raises ClusterError if there is none in time."""
         ray = require_ray()
         group = self.placement_group
         if group is not None:
             bundles = group.bundle_specs[:size]
             if len(bundles) < size or any(each.get(name, 0) < bundle[name] for each in bundles for name in bundle):
                 raise ClusterError(
-                    f"{size} ranks of {bundle} each are to stand in a placement group with {group.bundle_specs}"
+                    f"{size} ranks need {bundle} each, but the placement group has {group.bundle_specs}: enlarge it"
                 )
             return group
         name = _name_of_group()
@@ -125,9 +125,9 @@ class RankActors(Launcher):
             raise
         self._release(group)
         raise ClusterError(
-            f"the cluster has no room for {size} ranks of {bundle} each by the strategy {self.strategy}, or had none "
-            f"for {self.timeout:g} s; it has {_told_resources(ray.available_resources())} left of "
-            f"{_told_resources(ray.cluster_resources())} on {len(ray.nodes())} nodes"
+            f"the cluster has no room for {size} ranks of {bundle} each by the strategy {self.strategy} within "
+            f"{self.timeout:g} s; it has {_described(ray.available_resources())} left of "
+            f"{_described(ray.cluster_resources())} on {len(ray.nodes())} nodes"
         )
 
     def _release(self, group: PlacementGroup) -> None:
@@ -138,37 +138,37 @@ class RankActors(Launcher):
 
 
 def _name_of_group() -> str:
-    """A name for a new placement group.
+    """Return a name for a new placement group.
 
-    Where an actor and all of its ranks die at once, as with a node of theirs, nobody removes the group, and Ray places
-    it anew, in the way of the actor that it restarts. So the name has the actor, and groups of its earlier processes
-    are removed here.
+    If an actor and all of its ranks die at once, for example with their node, no process removes the group, and Ray
+    places it again, which takes the resources of the restarted actor. So the name contains the actor's id, and this
+    function removes groups of the actor's earlier processes.
     """
     ray = require_ray()
     actor_id = ray.get_runtime_context().get_actor_id()
     prefix = f"transept-ranks-{actor_id or 'driver'}-"
     if actor_id is not None:
-        for told in ray.util.placement_group_table().values():
-            name = told["name"]
-            if name.startswith(prefix) and not name.startswith(prefix + PROCESS) and told["state"] != "REMOVED":
+        for row in ray.util.placement_group_table().values():
+            name = row["name"]
+            if name.startswith(prefix) and not name.startswith(prefix + PROCESS) and row["state"] != "REMOVED":
                 with contextlib.suppress(ValueError):  # it has just gone
                     ray.util.remove_placement_group(ray.util.get_placement_group(name))
     return f"{prefix}{PROCESS}-{secrets.token_hex(4)}"
 
 
 def rank_bundle(num_threads: int, on_gpu: bool) -> dict[str, float]:
-    """What a rank takes of its node, as a placement group has it."""
+    """Return the resources of a rank, as a bundle of a placement group."""
     return {"CPU": num_threads, **({"GPU": 1} if on_gpu else {})}
 
 
 def replica_placement_group() -> PlacementGroup | None:
-    """The one that Ray placed this actor in, if any."""
+    """Return the placement group of this actor, if any."""
     group: PlacementGroup | None = require_ray().util.get_current_placement_group()
     return group
 
 
 class ActorProcess(RankProcess):
-    """A rank in an actor. It has ended once the other end of its connection is closed, as a process's death does."""
+    """A rank in an actor. It has ended once its end of the connection is closed, as the death of its process does."""
 
     def __init__(self, actor: Any, connected: socket.socket, host: str, pid: int) -> None:
         self._actor, self.socket = actor, connected
@@ -180,14 +180,14 @@ class ActorProcess(RankProcess):
         return GONE if self.wait(0.0) else None
 
     def wait(self, timeout: float | None = None) -> bool:
-        """See RankProcess. Without a timeout it gives up after KILL_SECONDS."""
-        descriptor = self.socket.fileno()  # -1: it was closed, since the process had ended
+        """See RankProcess. Without a timeout, it waits for KILL_SECONDS."""
+        descriptor = self.socket.fileno()  # -1: closed, because the process had ended
         if not self._has_ended and descriptor != -1:
-            poll = select.poll()  # of this thread's own
+            poll = select.poll()  # not shared between threads
             poll.register(descriptor, ENDED)
             self._has_ended = bool(poll.poll(1000 * (KILL_SECONDS if timeout is None else timeout)))
         if not self._has_ended and timeout is None:
-            logger.warning("%s does not answer, and is left to Ray", self.name)
+            logger.warning("%s does not answer; Ray will end it", self.name)
         return self._has_ended
 
     def kill(self) -> None:
@@ -202,7 +202,7 @@ class ActorProcess(RankProcess):
 def _connected(
     server: socket.socket, token: bytes, actors: Sequence[Any], runs: Sequence[Any], deadline: float
 ) -> Iterator[tuple[int, ActorProcess]]:
-    """Each rank's number and process, as they connect. Raises ClusterError for an actor that ends before."""
+    """Yield each rank's number and process as it connects. Raises ClusterError if an actor ends before."""
     ray = require_ray()
     missing = set(range(len(actors)))
     server.settimeout(0.25)
@@ -228,15 +228,15 @@ def _connected(
 
 
 def _greeting(connected: socket.socket, token: bytes) -> tuple[int, str, int] | None:
-    """Rank, host and process id, of whoever knows the token. Nothing else is read of others."""
+    """Return the rank, host and process id of a peer that sends the token; None for any other peer."""
     from transept.core.parallel.connection import Connection
 
     connected.settimeout(GREETING_SECONDS)
     try:
-        shown_token = b""
-        while len(shown_token) < len(token) and (data := connected.recv(len(token) - len(shown_token))):
-            shown_token += data
-        if not hmac.compare_digest(shown_token, token):
+        given_token = b""
+        while len(given_token) < len(token) and (data := connected.recv(len(token) - len(given_token))):
+            given_token += data
+        if not hmac.compare_digest(given_token, token):
             return None
         rank, host, pid = Connection(connected).receive()
     except (OSError, EOFError):
@@ -249,13 +249,13 @@ def _greeting(connected: socket.socket, token: bytes) -> tuple[int, str, int] | 
 
 def _kill(actor: Any) -> None:
     ray = require_ray()
-    if ray.is_initialized():  # else Ray ended its actors when it was left
+    if ray.is_initialized():  # otherwise Ray has ended its actors
         with contextlib.suppress(Exception):
             ray.kill(actor)
 
 
 def _reason(run: Any) -> str:
-    """The last line of what Ray says of an actor that ended."""
+    """Return the last line of Ray's error for an actor that ended."""
     ray = require_ray()
     try:
         ray.get(run)
@@ -265,6 +265,8 @@ def _reason(run: Any) -> str:
     return "it ended at once"
 
 
-def _told_resources(resources: dict[str, float]) -> str:
-    told = [f"{resources.get(name, 0):g} {name}s" for name in ("CPU", "GPU") if resources.get(name, 0) or name == "CPU"]
-    return " and ".join(told)
+def _described(resources: dict[str, float]) -> str:
+    parts = [
+        f"{resources.get(name, 0):g} {name}s" for name in ("CPU", "GPU") if resources.get(name, 0) or name == "CPU"
+    ]
+    return " and ".join(parts)

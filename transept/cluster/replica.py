@@ -1,6 +1,6 @@
-"""Replica: the actor's side of a batch, which turns every way in which its model can fail into rows.
+"""Replica: runs a task of a batch in a Ray actor, and turns every failure of its model into rows.
 
-Called by Ray Data for `batch`, in processes of its own.
+Called by Ray Data for `batch`.
 """
 
 from __future__ import annotations
@@ -18,29 +18,32 @@ from transept.cluster.runtime import ClusterError
 from transept.errors import CheckpointError, EngineClosedError, TranseptError
 
 TASKS: dict[str, Any] = {"transcribe": Transcribe, "summarize": Summarize, "translate": Translate, "read": Read}
-OF_FILES = ("transcribe", "read")  # whose rows are files, and no documents
+OF_FILES = ("transcribe", "read")  # tasks whose rows are files, not documents
 logger = logging.getLogger(__name__)
-FAILURE = "failure"  # column of what a replica without a model answers: an error's class, and what it says
+FAILURE = "failure"  # column of a replica that could not load its model: the class and the message of the error
 
 
 class Replica:
-    """A task of `TASKS` over tables with a column ``path`` of files, for text one ``text``, too, and one ``file``.
+    """A task of `TASKS` on tables with the columns ``path`` and ``file``, and for text also ``text``.
 
-    A model that cannot be loaded is told with the first batch, and a batch that fails as a whole is done row by row.
-    Where an engine has closed, since a rank of it died, say, this process ends, so that Ray does its calls again.
+    The first batch reports a model that cannot be loaded. A batch that fails as a whole is repeated row by row. If the
+    engine has closed, for example because a rank died, this process ends, so that Ray repeats its calls.
+
+    names: option -> its name in errors of rows.
     """
 
-    def __init__(self, task: str, model: str, options: dict[str, Any]) -> None:
+    def __init__(self, task: str, model: str, options: dict[str, Any], names: dict[str, str]) -> None:
         self.columns = SPEECH_COLUMNS if task == "transcribe" else TEXT_COLUMNS
         columns = {"column": "path"} if task in OF_FILES else {"file_column": "path"}
         self.failure: Exception | None = None
         try:
             self.task = TASKS[task](model, **columns, **options)
+            self.task.names = names
         except Exception as error:
             self.failure = error
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        """`file` and the results of each row."""
+        """Return `file` and the results of each row."""
         if self.failure is not None:
             kind, message = type(self.failure).__name__, str(self.failure)
             return pa.table({"file": batch["file"].slice(0, 1), FAILURE: [[kind, message]]})
@@ -50,7 +53,7 @@ class Replica:
             return done
         except EngineClosedError as error:
             logger.error("%s", error)
-            self.task.engine.executor.close()  # returns once what was taken for ranks is given back
+            self.task.engine.executor.close()  # returns once the ranks' resources are released
             os._exit(1)
         except Exception as error:
             if len(batch) > 1:
@@ -60,7 +63,7 @@ class Replica:
 
 
 def failure_of(table: pa.Table) -> TranseptError:
-    """The error that kept a replica from loading its model."""
+    """Return the error because of which a replica could not load its model."""
     kind, message = table[FAILURE][0].as_py()
     found = ClusterError if kind == ClusterError.__name__ else getattr(errors, kind, None)
     if isinstance(found, type) and issubclass(found, TranseptError):

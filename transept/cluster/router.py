@@ -1,9 +1,8 @@
-"""Router: the ingress where several models are served, each by a deployment of its own.
+"""Router: the ingress of several models, each of which has its own deployment.
 
-A request says in its body which model it wants, so bodies are read here, once access is granted, and whole requests go
-on to a replica of that model, which runs the server's application for it. Answers come back as they are written. What
-is about all models is put together here. Requests that the router answers itself, such as refusals, are logged and
-counted here; replicas log and count all others.
+A request names its model in the body. So the router reads bodies, once access is granted, and forwards whole requests
+to a replica of the model, which runs the server's application. Answers are streamed back. The router itself answers
+requests about all models. It logs and counts the requests that it answers or refuses; replicas do so for all others.
 """
 
 from __future__ import annotations
@@ -26,9 +25,10 @@ from transept.serving.errors import ApiError
 from transept.serving.http import forms
 from transept.serving.http.access import Access, cross_origin
 from transept.serving.http.app import build_app
-from transept.serving.http.bodies import MAX_JSON_BYTES
+from transept.serving.http.bodies import MAX_JSON_BYTES, MAX_VALUES, num_separators
 from transept.serving.http.catalog import limits_of
 from transept.serving.http.rules import HttpRules, refuse_query
+from transept.serving.http.streams import disconnected
 from transept.serving.http.text_tasks import OBJECTS
 from transept.serving.http.transcriptions import target_of
 from transept.serving.metrics import Metrics
@@ -38,13 +38,13 @@ from transept.serving.settings import ServerSettings
 if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle
 
-OWN = "(router)"  # in place of a model, in the metrics of requests that no replica answered
-FORWARDED = (  # of a request's scope: what is plain data
+OWN = "(router)"  # in place of a model, in the metrics of requests that the router answered
+FORWARDED = (  # picklable parts of a request's scope
     *("type", "asgi", "http_version", "method", "scheme", "path", "raw_path", "query_string", "root_path"),
     *("headers", "client", "server"),
 )
 SPEECH_PATHS, TRANSLATIONS_PATH, IMAGE_PATH, MODELS_PATH = (
-    ("/v1/audio/", "/v1/format"),  # a speech model's replica knows the names of languages
+    ("/v1/audio/", "/v1/format"),  # a speech model has the names of languages
     "/v1/audio/translations",
     "/v1/read",
     "/v1/models",
@@ -60,13 +60,13 @@ class ModelDeployment(ModelServer):
         await self._lifespan.__aenter__()
 
     async def describe(self) -> dict[str, Any]:
-        """The model as `/v1/models` lists it, once it is loaded."""
+        """Return the model as in `/v1/models`, once it is loaded."""
         await self.models.wait_until_loaded()
         (model,) = self.models.models.values()
         return model.describe()
 
     async def asgi(self, scope: Scope, body: bytes) -> AsyncGenerator[Message, None]:
-        """The application's messages for one request. Closing it tells the application that nobody reads them."""
+        """Yield the application's messages for one request. Closing the generator disconnects the client."""
         messages: asyncio.Queue[Message | None] = asyncio.Queue()
         left = asyncio.Event()
         rest: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
@@ -95,24 +95,24 @@ class ModelDeployment(ModelServer):
 
 
 class Router:
-    """Runs in a replica of the ingress. models: by name, in the order in which they were named."""
+    """The ingress. models: handles of the models' deployments by name, in the order of the settings."""
 
     def __init__(self, settings: ServerSettings, models: Mapping[str, DeploymentHandle[Any]]) -> None:
         log_to_stderr()
         self.settings = settings
         self.handles = dict(models)
-        self.names = ServedModels(self.settings)  # never loaded: it knows names
+        self.names = ServedModels(self.settings)  # never loaded: only for names
         # The routes name endpoints in the log and the metrics.
         self.state = SimpleNamespace(metrics=Metrics(self.names), routes=build_app(settings).state.routes)
         self._access = Access(self._answer, models=self.names)
-        self._described: dict[str, dict[str, Any]] = {}  # models that were looked up for requests that name none
+        self._described: dict[str, dict[str, Any]] = {}  # models looked up for requests that name none
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """Called by Serve."""
         return IdByServe(cross_origin(HttpRules(self._counted), self.settings.cors))
 
     async def _counted(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["app"] = self  # whose metrics count what is refused
+        scope["app"] = self  # its metrics count refusals
         await self._access(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -120,7 +120,7 @@ class Router:
             await _lifespan(receive, send)
             return
         if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1000})  # no model is named in a body here
+            await send({"type": "websocket.close", "code": 1000})  # no websocket endpoint exists
             return
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         with _refusals():
@@ -135,7 +135,7 @@ class Router:
         await self._forward(self.handles[name], scope, body, receive, send)
 
     async def _of_all(self, path: str) -> Response | None:
-        """The answer to what is about all models."""
+        """Return the answer about all models; None for other paths."""
         if path == MODELS_PATH:
             described = await asyncio.gather(*(handle.describe.remote() for handle in self.handles.values()))
             return JSONResponse({"object": "list", "data": described, "limits": limits_of(self.settings)})
@@ -154,9 +154,9 @@ class Router:
         return None
 
     async def _model_of(self, path: str, scope: Scope, body: bytes) -> str:
-        """The model that a request is for. Raises ApiError: 404 for a name that there is not."""
+        """Return the model of a request. Raises ApiError: 404 for an unknown name."""
         one = path.removeprefix(f"{MODELS_PATH}/") if path.startswith(f"{MODELS_PATH}/") else ""
-        if one and (one in self.handles or not one.endswith("/")):  # a replica redirects what has a slash too many
+        if one and (one in self.handles or not one.endswith("/")):  # a replica redirects a path with a trailing slash
             return self.names.named(one).name
         name, ability = await _named_in(scope, body)
         kind = "speech" if path.startswith(SPEECH_PATHS) else "vision" if path == IMAGE_PATH else "text"
@@ -176,7 +176,7 @@ class Router:
         return self._described[name]
 
     async def _collect(self, handle: DeploymentHandle[Any], path: str) -> tuple[int, bytes]:
-        """The status and the body of a GET."""
+        """Return the status and the body of a GET request to a replica."""
         root = self.settings.root_path
         scope: dict[str, Any] = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http"}
         scope |= {"method": "GET", "path": root + path, "query_string": b"", "root_path": root, "headers": []}
@@ -192,7 +192,7 @@ class Router:
     async def _forward(
         self, handle: DeploymentHandle[Any], scope: Scope, body: bytes, receive: Receive, send: Send
     ) -> None:
-        """Let a replica answer. Raises ApiError where none can, before its answer has begun."""
+        """Let a replica answer. Raises ApiError before the answer begins if no replica can."""
         plain = {name: scope[name] for name in FORWARDED if name in scope}
         request_id = scope["state"]["request_id"].encode()
         plain["headers"] = [each for each in scope["headers"] if each[0] != b"x-request-id"]
@@ -212,7 +212,7 @@ class Router:
 
 @contextlib.contextmanager
 def _refusals() -> Iterator[None]:
-    """What Serve raises where no replica can answer, as an ApiError."""
+    """Turn Serve's errors for a request that no replica can answer into ApiErrors."""
     from ray.exceptions import RayActorError
     from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
@@ -220,23 +220,25 @@ def _refusals() -> Iterator[None]:
         yield
     except BackPressureError:
         raise ApiError(
-            429, "too many requests wait for this model", code="queue_full", retry_after=RETRY_AFTER_SECONDS
+            429,
+            "too many requests wait for this model: try again later",
+            code="queue_full",
+            retry_after=RETRY_AFTER_SECONDS,
         ) from None
     except (RayActorError, DeploymentUnavailableError) as error:
         raise ApiError(
-            503, "the replica that had this request is gone", code="unavailable", retry_after=RETRY_AFTER_SECONDS
+            503, "the replica of this request has ended: try again", code="unavailable", retry_after=RETRY_AFTER_SECONDS
         ) from error
 
 
 async def _when_gone(receive: Receive, cancel: Any) -> None:
-    """Cancel when the client goes away."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    """Cancel the request when the client disconnects."""
+    await disconnected(receive)
     cancel()
 
 
 async def _body(receive: Receive) -> bytes:
-    """The whole body; `Access` bounds it."""
+    """Return the whole body, which `Access` bounds."""
     parts = []
     while True:
         message = await receive()
@@ -255,8 +257,7 @@ async def _named_in(scope: Scope, body: bytes) -> tuple[str | None, Ability | No
     kind = Request(scope).headers.get("content-type", "").partition(";")[0].strip().lower()
     with contextlib.suppress(Exception):
         if kind == "application/json":
-            name = None if len(body) > MAX_JSON_BYTES else (await run_in_threadpool(json.loads, body)).get("model")
-            return (name if isinstance(name, str) and name else None), ability
+            return await run_in_threadpool(_model_in, body), ability
         messages: AsyncIterator[Message] = _once({"type": "http.request", "body": body, "more_body": False})
         form = await forms.received(Request(scope, messages.__anext__))
         given = {name: value for name, value in form.items() if isinstance(value, str) and value.strip()}
@@ -266,12 +267,20 @@ async def _named_in(scope: Scope, body: bytes) -> tuple[str | None, Ability | No
     return None, ability
 
 
+def _model_in(body: bytes) -> str | None:
+    """Return the model that a JSON body names. Bodies that a replica refuses by their size are not parsed."""
+    if len(body) > MAX_JSON_BYTES or num_separators(body) > MAX_VALUES:
+        return None
+    name = json.loads(body).get("model")
+    return name if isinstance(name, str) and name else None
+
+
 async def _once(message: Message) -> AsyncIterator[Message]:
     yield message
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:
-    """Nothing is to be begun or ended here."""
+    """Answer the lifespan protocol; the router has nothing to start or stop."""
     while (message := await receive())["type"] == "lifespan.startup":
         await send({"type": "lifespan.startup.complete"})
     assert message["type"] == "lifespan.shutdown"

@@ -1,4 +1,4 @@
-"""Ray itself: whether it is installed, the cluster that a command runs on, and what a replica may use of a machine."""
+"""Ray itself: import it, connect to or start a cluster, and get the resources of a replica."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from typing import Any
 from transept.core.parallel.launcher import usable_cores
 from transept.errors import TranseptError, require_packages
 
-LOCAL = "local"  # in place of a cluster's address: Ray is started on this machine, and ended with the command
+LOCAL = "local"  # in place of a cluster's address: start Ray on this machine, and end it with the command
 CONNECT_SECONDS = 10.0
 HTTP2_SETTINGS = 4  # type of a frame
 HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, HTTP2_SETTINGS, 0, 0, 0, 0, 0])
-LONGEST_FOLDER = 30  # characters; of the 107 of a socket's name Ray takes some 75
-OBJECT_STORE_BYTES = 256 << 20  # of the local one, which holds paths and texts, no audio
-EXTRA = {"ray": "ray", "pyarrow": "pyarrow"}  # module: the package that holds it
+LONGEST_FOLDER = 30  # characters; Ray needs some 75 of the 107 of a socket's path
+OBJECT_STORE_BYTES = 256 << 20  # of a local cluster, whose objects are paths and texts, not audio
+EXTRA = {"ray": "ray", "pyarrow": "pyarrow"}  # module: its package
 SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_BACKEND_LOG_LEVEL": "fatal",
@@ -32,12 +32,12 @@ SETTINGS = {
 
 
 class ClusterError(TranseptError):
-    """No cluster can be reached, or it cannot hold what is asked of it."""
+    """A cluster cannot be reached, or lacks the requested resources."""
 
 
 @dataclass(frozen=True)
 class ClusterSize:
-    """What a cluster has. num_nodes: that are alive. num_cpus: of all. node_cpus: of the smallest that has any."""
+    """Resources of a cluster's living nodes. node_cpus: CPUs of the smallest node with any."""
 
     num_nodes: int
     num_cpus: int
@@ -57,10 +57,10 @@ def require_ray() -> ModuleType:
 
 @contextlib.contextmanager
 def cluster(address: str, *, num_cpus: int | None = None) -> Iterator[ClusterSize]:
-    """A cluster for one command: connected to, or started on this machine (`LOCAL`) and ended afterwards.
+    """Connect to a cluster for one command, or start one on this machine (`LOCAL`) and end it afterwards.
 
-    num_cpus: that a local one has at least; by default one for each core. A process that is connected already stays so.
-    Raises ClusterError for an address where none answers.
+    num_cpus: minimum of a local cluster; by default one for each core. An existing connection is used and kept.
+    Raises ClusterError if no cluster answers at the address.
     """
     ray = require_ray()
     if ray.is_initialized():
@@ -92,12 +92,12 @@ def cluster(address: str, *, num_cpus: int | None = None) -> Iterator[ClusterSiz
 
 
 def _session_folder() -> dict[str, str]:
-    """Where a local Ray keeps its sockets: their names may not be long, as they would be in some folders of TMPDIR."""
+    """Return Ray's option for the folder of its sockets, whose paths must not be too long."""
     return {"_temp_dir": "/tmp/ray"} if len(tempfile.gettempdir()) > LONGEST_FOLDER else {}
 
 
 def _check_reachable(address: str) -> None:
-    """Raise ClusterError where nothing of Ray's answers at ``HOST:PORT`` or ``ray://HOST:PORT``: Ray waits minutes."""
+    """Raise ClusterError if Ray does not answer at ``HOST:PORT`` or ``ray://HOST:PORT``. Ray itself waits minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon or not port.isdecimal():
         return  # "auto", or a name that Ray knows
@@ -107,11 +107,11 @@ def _check_reachable(address: str) -> None:
     except (OSError, OverflowError) as error:
         raise ClusterError(f'cannot reach a Ray cluster at "{address}": {error}') from error
     if not speaks:
-        raise ClusterError(f'cannot reach a Ray cluster at "{address}": what listens there is not Ray')
+        raise ClusterError(f'cannot reach a Ray cluster at "{address}": another program listens there')
 
 
 def _speaks_http2(connected: socket.socket) -> bool:
-    """Whether a server answers as those of gRPC do: with its settings (RFC 9113, section 3.4). Raises TimeoutError."""
+    """Return True if a server answers with HTTP/2 settings (RFC 9113, section 3.4), as gRPC. Raises TimeoutError."""
     connected.sendall(HTTP2_PREFACE)
     head = b""
     while len(head) < 9 and (data := connected.recv(9 - len(head))):
@@ -121,7 +121,7 @@ def _speaks_http2(connected: socket.socket) -> bool:
 
 @contextlib.contextmanager
 def _without_stderr() -> Iterator[None]:
-    """While Ray's C++ starts, which writes there of its settings; what fails is an exception."""
+    """Discard stderr while Ray's C++ starts, which logs its settings; failures raise exceptions."""
     try:
         saved = os.dup(2)
     except OSError:  # it is closed
@@ -145,17 +145,17 @@ def _size(ray: ModuleType) -> ClusterSize:
 
 
 def num_ranks(engine: Mapping[str, Any]) -> int:
-    """Ranks of an engine with such options."""
+    """Return the number of ranks of an engine with these options."""
     return (engine.get("tensor_parallel_size") or 1) * (engine.get("pipeline_parallel_size") or 1)
 
 
 def rank_threads(threads: int | None, ranks: int) -> int:
-    """CPUs of each rank of a replica with so many in all; None: one for each."""
+    """Return the CPUs of each rank. threads: of the replica; None: one for each rank."""
     return max(1, (threads or ranks) // ranks)
 
 
 def replica_threads() -> int | None:
-    """The number of CPUs that Ray gave the actor which this runs in, at least one; None outside of Ray's actors."""
+    """Return the number of CPUs that Ray gave the current actor, at least one; None outside of actors."""
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized():
         return None

@@ -1,7 +1,7 @@
-"""The server behind Ray Serve: a deployment for each model, whose replicas run the server's own application.
+"""The server on Ray Serve: a deployment for each model, whose replicas run the server's application.
 
-Serve does what it does: it routes requests to replicas, bounds its queue, starts and stops replicas with the load, lets
-those that stop finish, and replaces those whose health check fails. Here are the deployments' settings.
+This module has the deployments' settings. Serve routes requests to replicas, bounds its queue, scales replicas with the
+load, drains those that stop, and replaces those whose health check fails.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from transept.cluster.model_server import RETRY_AFTER_SECONDS, STEP_SECONDS, ModelServer
 from transept.cluster.rank_actors import rank_bundle
 from transept.cluster.runtime import num_ranks, rank_threads, require_ray
-from transept.errors import ParameterError, shown
+from transept.errors import ParameterError
 from transept.option_names import refuse_unknown
 from transept.options import refusal
 from transept.serving.settings import ModelSource, ServerSettings, read_keys
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NAME = "transept"  # of the application, and of its ingress
 HEALTH_SECONDS = 5.0  # between two checks of a replica
-START_ATTEMPTS = 3  # of replicas, before the deployment is given up
+START_ATTEMPTS = 3  # of replicas, before the deployment fails
 
 
 def build_app(
@@ -36,16 +36,16 @@ def build_app(
     num_gpus: float | None = None,
     autoscaling_options: Mapping[str, Any] | None = None,
 ) -> Application:
-    """An application for ``ray.serve.run``: the server's endpoints, page and streams, from any of its replicas.
+    """Return an application for ``ray.serve.run``: the server's endpoints, page and streams.
 
-    settings: of the server, where host and port are Serve's own business; or models alone, as MODEL or NAME=MODEL.
-    replicas: processes with the models. autoscale: least and most of them, in place of replicas. threads: CPUs of each;
-    None: 1. num_gpus: of each. Where several ranks share the model, those of a replica are Ray actors, on as
-    few nodes as hold them: they share threads, and num_gpus, 0 or 1, is of each.
+    settings: of the server, whose host and port are not used; or models alone, as MODEL or NAME=MODEL.
+    replicas: processes with the models. autoscale: their minimum and maximum, instead of replicas. threads: CPUs of a
+    replica; None: 1. num_gpus: of a replica. With several ranks, a replica's ranks are Ray actors on as few nodes as
+    possible; they share threads, and num_gpus, 0 or 1, is per rank.
     autoscaling_options: more fields of Serve's AutoscalingConfig, such as upscale_delay_s.
-    Of several models each is a deployment of its own, with so many replicas, and a `Router` is the ingress.
-    A replica works on max_running requests at a time; max_queue more wait at each proxy, and others get a 429.
-    Raises ParameterError for what cannot be, MissingPackageError without the extra.
+    Each of several models is a separate deployment with this number of replicas, and a `Router` is the ingress.
+    A replica runs max_running requests at a time; max_queue more wait at each proxy, and others are refused (429).
+    Raises ParameterError for an invalid value, MissingPackageError without the extra.
     """
     require_ray()
     from ray import serve
@@ -57,7 +57,7 @@ def build_app(
         settings = ServerSettings(tuple(ModelSource.parse(source) for source in sources))
     _check(replicas, autoscale, threads, num_gpus)
     if settings.max_queue < 1:
-        raise refusal(settings, "on Ray {max_queue} must be at least 1: Serve has no queue of 0")
+        raise refusal(settings, "on Ray {max_queue} must be at least 1, because Serve cannot have a queue of 0")
     number: dict[str, Any] = {"num_replicas": replicas}
     if autoscale is not None:
         least, most = autoscale
@@ -101,13 +101,13 @@ def build_app(
 def _of_ranks(
     settings: ServerSettings, ranks: int, threads: int | None, num_gpus: float | None
 ) -> tuple[ServerSettings, dict[str, Any]]:
-    """Settings, and a deployment's resources, where each replica has an engine of several ranks.
+    """Return settings and a deployment's resources for replicas with several ranks.
 
-    Serve creates a placement group with each replica and removes it with it; a bundle is a rank's. The replica itself
-    stands in the first one and asks for nothing more: it computes little while ranks compute.
+    Serve creates and removes a placement group with each replica, one bundle for each rank. The replica's own process
+    is in the first bundle and requests nothing more, because it computes little.
     """
     if num_gpus not in (None, 0, 1):
-        message = f"{{num_gpus}} is of each of {ranks} ranks, 0 or 1, not {shown(num_gpus)}"
+        message = f"{{num_gpus}} of each of {ranks} ranks must be 0 or 1, not {{num_gpus!}}"
         raise ParameterError(message, param="num_gpus", value=num_gpus)
     each = rank_threads(threads, ranks)
     on_gpus = bool(num_gpus) or str(settings.engine.get("device")).startswith("cuda")
@@ -121,7 +121,7 @@ def _of_ranks(
 
 
 def from_config(args: dict[str, Any]) -> Application:
-    """An application for a Serve config, with ``import_path: transept.cluster.serve_app:from_config``.
+    """Return an application for a Serve config, with ``import_path: transept.cluster.serve_app:from_config``.
 
     args: models, a list of MODEL or NAME=MODEL; replicas, threads, num_gpus, autoscale (``MIN:MAX``) as for
     `build_app`; engine, a mapping of the engine's options; and all other fields of ServerSettings.
@@ -145,10 +145,10 @@ def from_config(args: dict[str, Any]) -> Application:
 
 
 def parse_autoscale(text: str) -> tuple[int, int]:
-    """``1:4``: the least and the most replicas. Raises ParameterError."""
+    """Parse ``1:4``, the minimum and maximum of replicas. Raises ParameterError."""
     least, colon, most = text.partition(":")
     if not (colon and least.isdecimal() and most.isdecimal()):
-        message = f"{{autoscale}} must be MIN:MAX, such as 1:4, not {shown(text)}"
+        message = "{autoscale} must be MIN:MAX, such as 1:4, not {autoscale!}"
         raise ParameterError(message, param="autoscale", value=text)
     return int(least), int(most)
 
@@ -156,13 +156,13 @@ def parse_autoscale(text: str) -> tuple[int, int]:
 def _check(replicas: Any, autoscale: Any, threads: Any, num_gpus: Any) -> None:
     for name, value in (("replicas", replicas), ("threads", 1 if threads is None else threads)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            message = f"{{{name}}} must be an integer of at least 1, not {shown(value)}"
+            message = f"{{{name}}} must be an integer of at least 1, not {{{name}!}}"
             raise ParameterError(message, param=name, value=value)
     if num_gpus is not None and (isinstance(num_gpus, bool) or not isinstance(num_gpus, int | float) or num_gpus < 0):
-        message = f"{{num_gpus}} must be a number of at least 0, not {shown(num_gpus)}"
+        message = "{num_gpus} must be a number of at least 0, not {num_gpus!}"
         raise ParameterError(message, param="num_gpus", value=num_gpus)
     if autoscale is not None:
         least, most = autoscale
         if not 0 <= least <= most or most < 1:
-            message = f"{{autoscale}} must be from a least to a most number of replicas, not {least}:{most}"
+            message = f"{{autoscale}} must be a minimum and a maximum of replicas, not {least}:{most}"
             raise ParameterError(message, param="autoscale", value=autoscale)

@@ -1,4 +1,4 @@
-"""What ``transept serve --ray`` runs: the application on a cluster, until a signal lets it drain."""
+"""``transept serve --ray``: runs the application on a cluster until a signal makes it drain."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def run_on_ray(
     autoscale: str | None = None,
     num_gpus: float | None = None,
 ) -> int:
-    """Serve until a signal comes: the first one lets running requests finish, a second one ends at once.
+    """Serve until a signal arrives: the first one lets running requests finish, a second one ends at once.
 
-    announce: is given one line, with the URL, once all models are loaded. address: of a Ray cluster; `LOCAL` starts Ray
-    here and ends it. autoscale: ``MIN:MAX``. num_gpus: of a replica.
-    Returns the exit code. Raises ClusterError where no cluster, or no replica, can be had.
+    announce: called with a line that contains the URL, once all models are loaded. address: of a Ray cluster; `LOCAL`
+    starts Ray here and ends it. autoscale: ``MIN:MAX``. num_gpus: of a replica.
+    Returns the exit code. Raises ClusterError if the cluster cannot be reached, or no replica started.
     """
     bounds = None if autoscale is None else parse_autoscale(autoscale)
     most = replicas if bounds is None else bounds[1]
@@ -46,7 +46,7 @@ def run_on_ray(
     num_cpus = most * ranks * rank_threads(threads, ranks) * len(settings.models)
     port = settings.port or _free_port(settings.host)
     settings = dataclasses.replace(settings, port=port)
-    if address == LOCAL:  # before Ray starts, and a replica, which is started thrice where that fails
+    if address == LOCAL:  # before Ray starts replicas, which it would try three times
         for model in settings.models:
             describe(EngineConfig(model.source, **settings.engine_options()))
     app = build_app(settings, replicas=replicas, autoscale=bounds, threads=threads, num_gpus=num_gpus)
@@ -54,10 +54,10 @@ def run_on_ray(
         from ray import serve
         from ray.exceptions import RayError
 
-        logging.getLogger("ray.serve").setLevel(logging.ERROR)  # which importing it has set
+        logging.getLogger("ray.serve").setLevel(logging.ERROR)  # importing Serve sets it
         if NAME in serve.status().applications:
             raise ClusterError(
-                f'an application "{NAME}" runs on this cluster already: end the command that runs it, or remove it by '
+                f'this cluster already runs an application "{NAME}": end its command, or remove it with '
                 f'ray.serve.delete("{NAME}")'
             )
         quiet = {"log_level": "ERROR", "enable_access_log": False}
@@ -66,7 +66,7 @@ def run_on_ray(
             serve.start(where, {"host": settings.host, "port": port}, logging_config=quiet)
         except (RayError, TimeoutError) as error:
             raise ClusterError(
-                "Ray Serve's proxy did not start within its time: the machine may be busy, or without memory; try again"
+                "Ray Serve's proxy did not start in time: the machine may be busy, or out of memory. Try again"
             ) from error
         try:
             serve.run(app, name=NAME, route_prefix="/", logging_config=quiet)
@@ -91,10 +91,10 @@ class _Signals:
 
     def __init__(self) -> None:
         self.came = threading.Event()
-        self.end_at_once = True  # until there is something to be let finish
+        self.end_at_once = True  # until the application runs
 
     def note(self, number: int, frame: FrameType | None) -> None:
-        """The handler."""
+        """Handle a signal."""
         if self.end_at_once or self.came.is_set():
             raise KeyboardInterrupt
         self.came.set()
@@ -112,15 +112,15 @@ def _signals() -> Iterator[_Signals]:
 
 
 def _listening() -> tuple[str, int]:
-    """Where Serve listens: as it was asked to, or as it did before, where it ran on the cluster already."""
-    from ray.serve.context import _get_global_client  # nothing public tells
+    """Return the host and port of Serve, which keeps its earlier ones if it already ran on the cluster."""
+    from ray.serve.context import _get_global_client  # there is no public function
 
     client: Any = _get_global_client()
     return client.http_config.host, client.http_config.port
 
 
 def _free_port(host: str) -> int:
-    """Serve takes no 0 for any port that is free."""
+    """Return a free port, because Serve does not accept port 0."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as bound:
         bound.bind((host, 0))
@@ -129,7 +129,7 @@ def _free_port(host: str) -> int:
 
 
 def _reason(status: Any) -> str:
-    """Why no replica could be started: what our own error in a replica's traceback says, or what Serve says."""
+    """Return the reason why no replica started: Transept's error in a replica's traceback, or Serve's message."""
     told = [each.message for each in status.applications[NAME].deployments.values()]
     lines = [line.strip() for message in told for line in message.splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("transept.errors.")]

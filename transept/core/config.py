@@ -49,7 +49,7 @@ class SchedulerConfig:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise refusal(self, f"{{{field.name}}} must be an integer of at least 1, not {value!r}")
+                raise refusal(self, f"{{{field.name}}} must be an integer of at least 1, not {{{field.name}!}}")
         if self.max_decoder_tokens < self.max_num_seqs:
             raise refusal(
                 self,

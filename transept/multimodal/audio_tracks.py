@@ -9,7 +9,7 @@ import re
 from numbers import Integral
 from typing import Any
 
-from transept.errors import MediaError, ParameterError, shown
+from transept.errors import MediaError, ParameterError
 
 # ISO 639-1 -> 639-2, whose codes containers write. Where 639-2 has two codes, the older (bibliographic) is second.
 CODES = """
@@ -70,8 +70,8 @@ def checked_track(track: Any) -> int | str | None:
     if re.fullmatch(r"[a-z]{2,8}([-_][a-z0-9]{1,8})*", text) or _as_name(text) in ALIKE:
         return text
     raise ParameterError(
-        "{audio_track} must be the number of a track, from 0 up, or its language such as eng or English, "
-        f"not {shown(track)}",
+        "{audio_track} must be the number of a track, from 0 up, or its language such as eng or English, not "
+        "{audio_track!}",
         param="audio_track",
         value=track,
     )

@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 import soxr
 
-from transept.errors import MediaError, ParameterError, shown
+from transept.errors import MediaError, ParameterError
 from transept.multimodal.audio_limits import AudioLimits
 from transept.multimodal.cancellation import CancellingMix, MonoSound
 from transept.multimodal.large_memory import GrowingSamples
@@ -36,7 +36,7 @@ HIGHEST_PEAK = 16.0  # 24 dB over full scale: lossy codecs overshoot 1.0 a littl
 def one_channel(channel: str) -> str:
     """Return the channel if it is a single waveform. Raises ParameterError for any other."""
     if channel not in (MIX, LEFT, RIGHT):
-        message = f'{{channel}} must be "mix", "left" or "right" here, not {shown(channel)}'
+        message = '{channel} must be "mix", "left" or "right" here, not {channel!}'
         raise ParameterError(message, param="channel", value=channel)
     return channel
 

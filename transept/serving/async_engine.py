@@ -1,7 +1,7 @@
-"""AsyncEngine: one engine for the many tasks of an event loop, each of which runs jobs of `transept.core.jobs`.
+"""AsyncEngine: one engine for the tasks of an event loop, which run jobs of `transept.core.jobs` on it.
 
-A thread of its own drives the engine; the event loop never waits for a step. Requests are admitted before anything of
-them is read, wait their turn in order, and are aborted when whoever reads them goes away.
+A dedicated thread drives the engine, so the event loop never waits for a step. Requests are admitted before their data
+is read, run in order of admission, and are aborted when their reader disconnects.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from transept.core.request.prompts import ExplicitEncoderDecoderPrompt, Prompt, 
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import EngineClosedError, ParameterError, QueueFullError, TranseptError, shown
 from transept.serving.job_context import in_context
-from transept.serving.loop_channel import Ended, LoopChannel, told
+from transept.serving.loop_channel import Ended, LoopChannel, with_ended
 from transept.serving.settings import MAX_QUEUE, MAX_RUNNING
 
 logger = logging.getLogger(__name__)
 
-FIRST_GUESS = 2.0  # seconds that a job takes, before any has ended
-WEIGHT = 0.2  # of the newest job in the mean of what they take
+FIRST_GUESS = 2.0  # seconds of a job, until one has ended
+WEIGHT = 0.2  # of the newest job in the moving average of their durations
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,14 @@ class Queued:
 
 
 class AsyncEngine:
-    """Runs jobs over one engine for one event loop.
+    """Runs jobs on one engine for one event loop. All methods must be called in the event loop's thread.
 
-    engine: from now on driven by a thread of this class, until `close`; Transcriber and TextGenerator, in whatever
-        thread, may use it at the same time. max_running: jobs that are worked on at a time, whose requests share the
-        engine's batch. max_queue: jobs that wait for their turn, beyond which `admit` raises QueueFullError.
-    heartbeat: makes a job that takes a step; None: a request of one token, and nothing where the encoder takes no text.
-    preliminary: kinds of events that tell nothing of a job's result yet.
-    observer: None, or called with each ticket when it is left. num_admitted: tickets so far.
-
-    All methods belong to the thread of the event loop.
+    engine: driven by a thread of this class until `close`; a Transcriber or TextGenerator may use it at the same time,
+        in any thread. max_running: jobs that run at a time; their requests share the engine's batch. max_queue: jobs
+        that may wait; with more, `admit` raises QueueFullError.
+    heartbeat: makes a job that takes a step; None: a request for one token, or no step if the encoder takes no text.
+    preliminary: types of events that contain no result yet, which do not count as a ticket's first event.
+    observer: None, or called with each ticket when it is released. num_admitted: number of tickets so far.
     """
 
     def __init__(
@@ -78,16 +76,16 @@ class AsyncEngine:
         self._queue: deque[Ticket] = deque()
         self._seconds_a_job = FIRST_GUESS
         self._draining = False
-        self._failure: BaseException | None = None  # what ended the thread
+        self._failure: BaseException | None = None  # the exception that ended the thread
         self._loop: asyncio.AbstractEventLoop | None = None  # of the first request
         self._until = Channel(idles=True)
         self._thread = threading.Thread(target=self._drive, name="transept-engine", daemon=True)
         self._thread.start()
 
     def admit(self) -> Ticket:
-        """Take a place, before anything of a request is read. To be left with ``async with``.
+        """Admit a request before its data is read. Use the ticket as an asynchronous context manager.
 
-        Raises QueueFullError when max_running jobs run and max_queue wait, EngineClosedError while draining and after.
+        Raises QueueFullError if max_running jobs run and max_queue wait, EngineClosedError while draining and after.
         """
         self._check_open()
         self._bind(asyncio.get_running_loop())
@@ -98,15 +96,15 @@ class AsyncEngine:
         return ticket
 
     def check_room(self) -> None:
-        """Raise QueueFullError when max_running jobs run and max_queue wait."""
+        """Raise QueueFullError if max_running jobs run and max_queue wait."""
         if len(self._tickets) >= self.max_running + self.max_queue:
             raise QueueFullError(
-                f"{len(self._running)} requests run and {len(self._tickets) - len(self._running)} wait already: try "
-                f"again in {self.retry_after:.0f} s"
+                f"{len(self._running)} requests run and {len(self._tickets) - len(self._running)} wait: try again in "
+                f"{self.retry_after:.0f} s"
             )
 
     async def run(self, job: Job) -> AsyncGenerator[Any, None]:
-        """Admit and run a job: its events as they come, and last what it returned. Raises what it raised."""
+        """Admit and run a job. Yields its events as they arrive, then its result. Raises the job's exception."""
         async with self.admit() as ticket, contextlib.aclosing(ticket.run(job)) as events:
             async for event in events:
                 yield event
@@ -114,9 +112,9 @@ class AsyncEngine:
     async def generate(
         self, prompt: Prompt, sampling_params: SamplingParams | None = None, *, stream: bool = False
     ) -> AsyncGenerator[RequestOutput, None]:
-        """The outputs of one prompt: the last one is finished. stream: all of them, as tokens come.
+        """Yield the finished output of one prompt. stream: also yield the unfinished outputs, as tokens are generated.
 
-        Raises what Engine.generate raises. Leaving it early aborts the request.
+        Raises as Engine.generate. Closing the generator aborts the request.
         """
         async with contextlib.aclosing(
             self.run(generation(self.engine.inputs, prompt, sampling_params, stream))
@@ -126,10 +124,10 @@ class AsyncEngine:
                     yield event
 
     async def check_health(self, timeout: float = 30.0) -> float:
-        """Let the engine take a real step, and return the seconds until it had.
+        """Make the engine take a step, and return the seconds until it was done.
 
-        Where it is so busy that a new request waits, the steps of others count. Raises EngineClosedError when no step
-        ends within timeout (seconds), or the engine is closed.
+        If the engine is so busy that a new request waits, the steps of other requests count. Raises EngineClosedError
+        if no step ends within timeout (seconds), or if the engine is closed.
         """
         self._check_open(while_draining=True)
         begin, steps = time.monotonic(), self.engine.core.statistics.num_steps
@@ -147,27 +145,27 @@ class AsyncEngine:
         return time.monotonic() - begin
 
     async def warm_up(self, timeout: float = 600.0) -> float:
-        """Compute something once, so that the first request finds all threads and caches ready. Returns the seconds."""
+        """Take a step, which starts threads and fills caches before the first request. Returns the seconds it took."""
         return await self.check_health(timeout)
 
     @property
     def num_running(self) -> int:
-        """Jobs that are worked on."""
+        """Number of running jobs."""
         return len(self._running)
 
     @property
     def num_waiting(self) -> int:
-        """Jobs that were admitted and have not begun."""
+        """Number of admitted jobs that have not started."""
         return len(self._tickets) - len(self._running)
 
     @property
     def retry_after(self) -> float:
-        """Seconds after which there will be a place, by the time that jobs took so far."""
+        """Estimated seconds until there is a free place, from the durations of earlier jobs."""
         return max(1.0, self._seconds_a_job * max(1, len(self._queue)) / self.max_running)
 
     @property
     def is_alive(self) -> bool:
-        """Whether the thread that drives the engine does, and the processes of its ranks do."""
+        """True if the engine's thread and the processes of its ranks are alive."""
         if self._failure is not None or not self._thread.is_alive():
             return False
         try:
@@ -177,7 +175,7 @@ class AsyncEngine:
         return True
 
     async def drain(self, timeout: float | None = None) -> bool:
-        """Take no new work, and wait for what was admitted. timeout: seconds. Returns whether all of it ended."""
+        """Refuse new requests and wait for the admitted ones. timeout: seconds. Returns True if all of them ended."""
         self._draining = True
         deadline = None if timeout is None else time.monotonic() + timeout
         while self._tickets and (deadline is None or time.monotonic() < deadline):
@@ -185,17 +183,17 @@ class AsyncEngine:
         return not self._tickets
 
     def abort(self) -> None:
-        """Take no new work, and end all that was admitted with an EngineClosedError, at once."""
+        """Refuse new requests, and fail all admitted ones with EngineClosedError at once."""
         self._draining = True
-        self._fail_all(EngineClosedError("the engine was closed before this was done"))
+        self._fail_all(EngineClosedError("the engine was closed before the request ended"))
 
     async def close(self) -> None:
-        """Abort what is left, end the thread and give back the engine's memory."""
+        """Abort all requests, end the thread and free the engine's memory."""
         self.abort()
         await asyncio.to_thread(self._close)
 
     def stop(self) -> None:
-        """End the thread alone; the engine stays as it is. Waits for the step that is under way."""
+        """End the thread after its current step, and leave the engine open."""
         self.engine.runner.release(self._until)
         self._thread.join()
 
@@ -205,14 +203,14 @@ class AsyncEngine:
         self.engine.close()
 
     def _drive(self) -> None:
-        """The thread. Whatever ends it before its time ends everybody's requests."""
+        """Drive the engine until `stop`. An exception fails all requests."""
         try:
             self.engine.runner.keep_driving(self._until)
         except BaseException as failure:
             logger.exception("the engine stopped")
             self._failure = failure
             if self._loop is not None:
-                with contextlib.suppress(RuntimeError):  # a loop that is closed: nobody waits
+                with contextlib.suppress(RuntimeError):  # the loop is closed, so no task waits
                     self._loop.call_soon_threadsafe(self._fail_all, self._stopped())
 
     def _fail_all(self, error: TranseptError) -> None:
@@ -223,10 +221,12 @@ class AsyncEngine:
         if self._loop is None:
             self._loop = loop
         elif self._loop is not loop:
-            raise ParameterError("an AsyncEngine belongs to the event loop of its first request, and this is another")
+            raise ParameterError(
+                "an AsyncEngine belongs to the event loop of its first request: make another one for this event loop"
+            )
 
     def _stopped(self) -> TranseptError:
-        error = EngineClosedError("the engine stopped after an error of its own, which its log tells")
+        error = EngineClosedError("the engine stopped after an internal error: see the log")
         error.__cause__ = self._failure
         return error
 
@@ -237,20 +237,20 @@ class AsyncEngine:
             raise EngineClosedError("the engine is closed")
         self.engine.executor.check_open()
         if self._draining and not while_draining:
-            raise EngineClosedError("the engine ends what it has begun and takes no new work")
+            raise EngineClosedError("the engine is draining and accepts no new requests")
 
     def _start(self, job: Job) -> LoopChannel:
         """Start a job before the next step, in the caller's context."""
         channel = LoopChannel(asyncio.get_running_loop())
-        self.engine.runner.submit(told(in_context(job)), channel)
+        self.engine.runner.submit(with_ended(in_context(job)), channel)
         return channel
 
     def _stop(self, channel: LoopChannel) -> None:
-        """Close what is left of a job."""
+        """Close a job that has not ended."""
         self.engine.runner.close(channel)
 
     def _next_turns(self) -> None:
-        """Let jobs begin while there is room, and tell the others how far they have come."""
+        """Let waiting jobs run while there is room, and notify all of their positions."""
         while self._queue and len(self._running) < self.max_running:
             self._running.add(self._queue.popleft())
         for ticket in (*self._running, *self._queue):
@@ -258,10 +258,10 @@ class AsyncEngine:
 
 
 class Ticket:
-    """A request's place in an AsyncEngine, made by its `admit`. Leaving it (``async with``) aborts what is under way.
+    """A request's place in an AsyncEngine, from `admit`. Leaving its ``async with`` block aborts the job.
 
-    admitted, started, first_event: seconds of time.monotonic; the latter two are None before its turn, and before the
-        job's first event or result; a preliminary one is none.
+    admitted, started, first_event: seconds of time.monotonic. started is None until the job runs, first_event until its
+    first event that is not preliminary, or its result.
     """
 
     def __init__(self, engine: AsyncEngine) -> None:
@@ -269,7 +269,7 @@ class Ticket:
         self.started: float | None = None
         self.first_event: float | None = None
         self._engine = engine
-        self._moved = asyncio.Event()  # the queue has
+        self._moved = asyncio.Event()  # set when positions in the queue change
         self._channel: LoopChannel | None = None
         self._error: TranseptError | None = None
 
@@ -280,7 +280,7 @@ class Ticket:
         self.leave()
 
     def leave(self) -> None:
-        """Give the place back, and abort what is under way; nothing happens the second time."""
+        """Release the place and abort the job. Does nothing the second time."""
         engine = self._engine
         if self not in engine._tickets:
             return
@@ -300,24 +300,24 @@ class Ticket:
 
     @property
     def position(self) -> int:
-        """How many requests are before it, itself counted; 0 once it runs, or has not asked for its turn."""
+        """Place in the queue, from 1; 0 if it runs, or if `run` has not been called."""
         queue = self._engine._queue
         return queue.index(self) + 1 if self in queue else 0
 
     async def run(self, job: Job) -> AsyncGenerator[Any, None]:
-        """Wait for a turn, then run a job: its events as they come, and last what it returned.
+        """Wait for a turn, then run a job, once per ticket. Yields the job's events as they arrive, then its result.
 
-        While it waits a Queued is yielded whenever its position changes. Raises what the job raised, a
-        RequestFailedError for what is no TranseptError, and EngineClosedError when the engine stops. One job a ticket.
+        While it waits, it yields a Queued whenever its position changes. Raises the job's TranseptError, a
+        RequestFailedError for any other exception, and EngineClosedError if the engine stops.
         """
         check_job(job)
         if self.started is not None or self.position or self not in self._engine._tickets:
-            raise ParameterError("a ticket runs one job, and this one has had it, or was left")
+            raise ParameterError("a ticket runs one job, and this one has run it or was released: admit another one")
         async with contextlib.aclosing(self._wait()) as positions:
             async for queued in positions:
                 yield queued
         if self._error is not None:
-            raise self._error  # of an engine that stopped while the request was read
+            raise self._error  # the engine stopped while the request was read
         self.started = time.monotonic()
         self._channel = self._engine._start(job)
         while not isinstance(event := await self._next(), Ended):
@@ -325,7 +325,7 @@ class Ticket:
         yield event.result()
 
     async def _next(self) -> Any:
-        """The job's next event."""
+        """Return the job's next event."""
         assert self._channel is not None
         event = await self._channel.next()
         if self.first_event is None and not isinstance(event, self._engine.preliminary):
@@ -333,7 +333,7 @@ class Ticket:
         return event
 
     async def _wait(self) -> AsyncGenerator[Queued, None]:
-        """Wait for a turn."""
+        """Wait for a turn. Yields the position whenever it changes."""
         engine, told_position = self._engine, 0
         engine._queue.append(self)
         engine._next_turns()
@@ -348,7 +348,7 @@ class Ticket:
             await self._moved.wait()
 
     def _fail(self, error: TranseptError) -> None:
-        """End it with an error."""
+        """Fail the request."""
         self._error = error
         self._moved.set()
         if self._channel is not None:
@@ -356,7 +356,7 @@ class Ticket:
 
 
 def generation(inputs: InputProcessor, prompt: Prompt, params: SamplingParams | None, stream: bool) -> Job:
-    """A job: one prompt, read and tokenized beside the engine. With stream its events are unfinished RequestOutputs."""
+    """A job for one prompt, preprocessed in another thread. stream: yield unfinished RequestOutputs as events."""
     request = yield Offload(partial(inputs, Request(prompt, params)))
     (output,) = yield Submit([request], stream)
     while output is None or not output.finished:
@@ -367,7 +367,7 @@ def generation(inputs: InputProcessor, prompt: Prompt, params: SamplingParams | 
 
 
 def _one_token(engine: Engine) -> Job:
-    """A job that takes a step, as cheaply as can be."""
+    """A job that generates one token; it does nothing if the encoder takes no text."""
     if not engine.shape.encoder_takes_text:
         return None
     prompt: ExplicitEncoderDecoderPrompt = {"encoder_prompt": {"prompt_tokens": [0]}, "decoder_prompt": None}

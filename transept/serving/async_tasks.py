@@ -1,13 +1,13 @@
-"""AsyncTranscriber, AsyncTextGenerator, AsyncVisionReader: the library's tasks for asyncio, each on its AsyncEngine."""
+"""AsyncTranscriber, AsyncTextGenerator and AsyncVisionReader: the library's tasks for asyncio, on an AsyncEngine."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 
@@ -15,11 +15,11 @@ from transept.core.jobs.job import Job
 from transept.errors import ParameterError
 from transept.option_names import shows_options
 from transept.serving.async_engine import AsyncEngine
-from transept.serving.async_stream import AsyncSegmentStream
 from transept.serving.settings import MAX_QUEUE, MAX_RUNNING
 from transept.speech.options import TranscriptionOptions
 from transept.speech.recording import AudioInput
-from transept.speech.segments import Opened
+from transept.speech.segments import Opened, Segment
+from transept.speech.stream import StreamedEvents, nothing_known
 from transept.speech.transcriber import Transcriber
 from transept.speech.transcript import Transcript, TranscriptionInfo
 from transept.text.generated_text import GeneratedText
@@ -34,15 +34,44 @@ if TYPE_CHECKING:
     from transept.text.option_types import TranslationKeywords
     from transept.vision.option_types import ReadingKeywords
 
-HEARTBEAT_SECONDS = 1  # of sound
+HEARTBEAT_SECONDS = 1  # of audio
 
 
-class AsyncTranscriber:
-    """A Transcriber for the tasks of one event loop.
+class _AsyncTasks:
+    """Base class. engine: an AsyncEngine on the engine of a loaded Transcriber, TextGenerator or VisionReader."""
 
-    transcriber: see Transcriber; ``await AsyncTranscriber.load(model)`` makes one. max_running, max_queue: see
+    engine: AsyncEngine
+    _loaded_by: Any
+
+    def __init__(self, loaded: Any, *, max_running: int = MAX_RUNNING, max_queue: int = MAX_QUEUE) -> None:
+        raise NotImplementedError
+
+    @classmethod
+    async def load(
+        cls,
+        model: str | Path,
+        *,
+        max_running: int = MAX_RUNNING,
+        max_queue: int = MAX_QUEUE,
+        **engine_options: Unpack[EngineKeywords],
+    ) -> Self:
+        """Load a model in another thread. Raises as the class without Async."""
+        loaded = await asyncio.to_thread(partial(cls._loaded_by, model, **engine_options))
+        return cls(loaded, max_running=max_running, max_queue=max_queue)
+
+    async def close(self) -> None:
+        """Abort all jobs and free the model's memory."""
+        await self.engine.close()
+
+
+class AsyncTranscriber(_AsyncTasks):
+    """A Transcriber for the tasks of one event loop. ``await AsyncTranscriber.load(model)`` makes one.
+
+    transcriber: a loaded Transcriber. max_running, max_queue: see
     AsyncEngine, which is `engine`.
     """
+
+    _loaded_by = Transcriber
 
     def __init__(self, transcriber: Transcriber, *, max_running: int = MAX_RUNNING, max_queue: int = MAX_QUEUE) -> None:
         self.transcriber = transcriber
@@ -54,22 +83,9 @@ class AsyncTranscriber:
             preliminary=(Opened, TranscriptionInfo),
         )
 
-    @classmethod
-    async def load(
-        cls,
-        model: str | Path,
-        *,
-        max_running: int = MAX_RUNNING,
-        max_queue: int = MAX_QUEUE,
-        **engine_options: Unpack[EngineKeywords],
-    ) -> AsyncTranscriber:
-        """Load a model beside the event loop. Raises what Transcriber raises."""
-        transcriber = await asyncio.to_thread(partial(Transcriber, model, **engine_options))
-        return cls(transcriber, max_running=max_running, max_queue=max_queue)
-
     @shows_options(TranscriptionOptions)
     def job(self, audio: AudioInput, **options: Unpack[TranscriptionKeywords]) -> Job:
-        """A job for `engine`: its events are Opened, TranscriptionInfo and Found, its result a Transcript.
+        """Return a job for `engine`. Its events are Opened, TranscriptionInfo and Found, its result a Transcript.
 
         Raises ParameterError at once for a bad option.
         """
@@ -77,23 +93,19 @@ class AsyncTranscriber:
 
     @shows_options(TranscriptionOptions)
     async def transcribe(self, audio: AudioInput, **options: Unpack[TranscriptionKeywords]) -> Transcript:
-        """Transcribe one recording. Raises what Transcriber.transcribe raises; QueueFullError, EngineClosedError."""
+        """Transcribe one recording. Raises as Transcriber.transcribe, and QueueFullError or EngineClosedError."""
         return await last(self.engine.run(self.job(audio, **options)))
 
     @shows_options(TranscriptionOptions)
     def stream(self, audio: AudioInput, **options: Unpack[TranscriptionKeywords]) -> AsyncSegmentStream:
-        """The segments of one recording, each as soon as it is certain. Leaving it early aborts the work.
+        """Return the segments of one recording, each once it is final. Closing the stream aborts the transcription.
 
-        ``await stream.info()`` is what is known before the first of them.
+        ``await stream.info()`` returns what is known before the first segment.
         """
         return AsyncSegmentStream(self.engine.run(self.job(audio, **options)))
 
-    async def close(self) -> None:
-        """Abort what is under way and give back the model's memory."""
-        await self.engine.close()
-
     def _heartbeat(self) -> Job:
-        """A little noise, in sequential mode, because other modes decode speech alone."""
+        """A job on a second of noise, in sequential mode, because the other modes decode only speech."""
         rate = self.transcriber.model.spec.sample_rate
         noise = np.random.default_rng(0).normal(0, 0.01, HEARTBEAT_SECONDS * rate).astype(np.float32)
         options = self._languages()
@@ -102,11 +114,11 @@ class AsyncTranscriber:
 
     @cached_property
     def transcribes(self) -> bool:
-        """Whether it writes the language that is spoken, where that is said; a few models do nothing but translate."""
+        """True if the model can transcribe in the spoken language; a few models only translate."""
         return self._languages()["target_language"] is None
 
     def _languages(self) -> TranscriptionKeywords:
-        """Some language, and some target language if the model needs one."""
+        """Options for some language, and some target language if the model needs one."""
         model = self.transcriber.model
         language, target = next(iter(model.languages), None), None
         for target in (None, *model.target_languages):
@@ -116,50 +128,72 @@ class AsyncTranscriber:
         return {"language": language, "target_language": target}
 
 
-class AsyncTextGenerator:
-    """A TextGenerator for the tasks of one event loop.
+class AsyncSegmentStream(AsyncIterator[Segment]):
+    """An asynchronous iterator over the segments of one recording. Closing it aborts the transcription.
 
-    generator: see TextGenerator; ``await AsyncTextGenerator.load(model)`` makes one. max_running, max_queue: see
+    The transcription starts when the first segment, or `info`, is requested. Only one task at a time may use a stream.
+    """
+
+    def __init__(self, events: AsyncGenerator[Any, None]) -> None:
+        self._events = events
+        self._had = StreamedEvents()
+
+    async def info(self) -> TranscriptionInfo:
+        """Wait for and return the language, the duration and other properties known before the first segment.
+
+        Raises as Transcriber.transcribe, and TranseptError if the stream was closed before.
+        """
+        while self._had.info is None:
+            try:
+                self._had.take(await anext(self._events))
+            except StopAsyncIteration:
+                raise nothing_known() from None
+        return self._had.info
+
+    async def __anext__(self) -> Segment:
+        while not self._had.segments:
+            self._had.take(await anext(self._events))  # at its end, this one ends
+        return self._had.segments.popleft()
+
+    async def aclose(self) -> None:
+        """Abort the transcription. Yields no further segment."""
+        self._had.segments.clear()
+        await self._events.aclose()
+
+
+class AsyncTextGenerator(_AsyncTasks):
+    """A TextGenerator for the tasks of one event loop. ``await AsyncTextGenerator.load(model)`` makes one.
+
+    generator: a loaded TextGenerator. max_running, max_queue: see
     AsyncEngine, which is `engine`.
     """
+
+    _loaded_by = TextGenerator
 
     def __init__(self, generator: TextGenerator, *, max_running: int = MAX_RUNNING, max_queue: int = MAX_QUEUE) -> None:
         self.generator = generator
         self.engine = AsyncEngine(generator.engine, max_running=max_running, max_queue=max_queue)
 
-    @classmethod
-    async def load(
-        cls,
-        model: str | Path,
-        *,
-        max_running: int = MAX_RUNNING,
-        max_queue: int = MAX_QUEUE,
-        **engine_options: Unpack[EngineKeywords],
-    ) -> AsyncTextGenerator:
-        """Load a model beside the event loop. Raises what TextGenerator raises."""
-        generator = await asyncio.to_thread(partial(TextGenerator, model, **engine_options))
-        return cls(generator, max_running=max_running, max_queue=max_queue)
-
     @property
     def tasks(self) -> list[Task]:
-        """The tasks that the checkpoint can do: see TextGenerator.tasks. Some of them need languages."""
+        """The checkpoint's tasks; see TextGenerator.tasks. Some of them need languages."""
         return self.generator.tasks
 
     def job(self, task: Task, document: str, *, stream: bool = False, **options: Unpack[TranslationKeywords]) -> Job:
-        """A job for `engine`: its events, with stream, are pieces of text, its result a GeneratedText.
+        """Return a job for `engine`, whose result is a GeneratedText. stream: yield pieces of the text as events.
 
         task, options: see TextGenerator. Raises ParameterError at once for a bad one.
         """
         return self.generator.job(task, document, stream=stream, **options)
 
     async def run(self, task: Task, document: str, **options: Unpack[TranslationKeywords]) -> GeneratedText:
-        """What the model writes for one document. Raises as TextGenerator; QueueFullError, EngineClosedError."""
+        """Generate a text for one document. Raises as TextGenerator, and QueueFullError or EngineClosedError."""
         return await last(self.engine.run(self.job(task, document, **options)))
 
     async def stream(
         self, task: Task, document: str, **options: Unpack[TranslationKeywords]
     ) -> AsyncGenerator[str, None]:
-        """The same, piece by piece as it becomes final; the pieces join to the whole text."""
+        """Like `run`, but yield pieces of the text as they become final; joined, they are the whole text."""
         told = 0
         async with contextlib.aclosing(self.engine.run(self.job(task, document, stream=True, **options))) as events:
             async for event in events:
@@ -168,17 +202,15 @@ class AsyncTextGenerator:
                     told += len(piece)
                     yield piece
 
-    async def close(self) -> None:
-        """Abort what is under way and give back the model's memory."""
-        await self.engine.close()
 
+class AsyncVisionReader(_AsyncTasks):
+    """A VisionReader for the tasks of one event loop. ``await AsyncVisionReader.load(model)`` makes one.
 
-class AsyncVisionReader:
-    """A VisionReader for the tasks of one event loop.
-
-    reader: see VisionReader; ``await AsyncVisionReader.load(model)`` makes one. max_running, max_queue: see
+    reader: a loaded VisionReader. max_running, max_queue: see
     AsyncEngine, which is `engine`.
     """
+
+    _loaded_by = VisionReader
 
     def __init__(self, reader: VisionReader, *, max_running: int = MAX_RUNNING, max_queue: int = MAX_QUEUE) -> None:
         self.reader = reader
@@ -186,38 +218,21 @@ class AsyncVisionReader:
             reader.engine, max_running=max_running, max_queue=max_queue, heartbeat=self._heartbeat
         )
 
-    @classmethod
-    async def load(
-        cls,
-        model: str | Path,
-        *,
-        max_running: int = MAX_RUNNING,
-        max_queue: int = MAX_QUEUE,
-        **engine_options: Unpack[EngineKeywords],
-    ) -> AsyncVisionReader:
-        """Load a model beside the event loop. Raises what VisionReader raises."""
-        reader = await asyncio.to_thread(partial(VisionReader, model, **engine_options))
-        return cls(reader, max_running=max_running, max_queue=max_queue)
-
     def job(self, image: Any, **options: Unpack[ReadingKeywords]) -> Job:
-        """A job for `engine`, whose result is an ImageText. Raises ParameterError at once for a bad option."""
+        """Return a job for `engine`, whose result is an ImageText. Raises ParameterError at once for a bad option."""
         return self.reader.job(image, **options)
 
     async def read(self, image: Any, **options: Unpack[ReadingKeywords]) -> ImageText:
-        """Read one image. Raises what VisionReader.read raises; QueueFullError, EngineClosedError."""
+        """Read one image. Raises as VisionReader.read, and QueueFullError or EngineClosedError."""
         return await last(self.engine.run(self.job(image, **options)))
 
-    async def close(self) -> None:
-        """Abort what is under way and give back the model's memory."""
-        await self.engine.close()
-
     def _heartbeat(self) -> Job:
-        """An empty page, and one token."""
+        """A job for one token of an empty page."""
         return self.job(BLANK_PAGE, num_beams=1, max_tokens=1)
 
 
 async def last(events: AsyncGenerator[Any, None]) -> Any:
-    """The last of some events."""
+    """Return the last event."""
     newest = None
     async with contextlib.aclosing(events):
         async for event in events:

@@ -1,7 +1,7 @@
 """AudioMemory: a budget for the decoded audio of all requests of a server.
 
-A recording that declares its length waits in its decoding thread, in order of arrival, until its samples fit. One that
-declares no length, or too short a length, takes memory as it is decoded, and is refused once the memory is used up.
+A recording that declares its length waits in its decoding thread, in order of arrival, until its samples fit. If it
+declares none, or one that is too short, it reserves memory during decoding and is refused once the budget is spent.
 `ServedModels` holds the budget, and `http.transcriptions` holds a share for each request.
 """
 

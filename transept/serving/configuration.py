@@ -1,6 +1,6 @@
-"""Where a server's settings come from: flags, then variables of the environment, then a TOML file, then the defaults.
+"""Read a server's settings from flags, environment variables and a TOML file, in this order, else the defaults.
 
-Called by `transept serve`. How a setting is written follows from its declaration; nothing heavy is imported here.
+Called by `transept serve`. A setting's names follow from its declaration. This module does not import torch.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ Given: TypeAlias = Mapping[str, Any]
 
 
 def has_many(setting: DeclaredOption) -> bool:
-    """True for a setting of several texts: a repeated flag, a list in TOML, in a variable texts with commas."""
+    """True for a setting of several texts: a repeated flag, a list in TOML, or a variable with commas."""
     return tuple in setting.types
 
 
 def read_settings(flags: Given, environment: Mapping[str, str]) -> ServerSettings:
-    """The server's settings.
+    """Return the server's settings.
 
-    flags: by the names of ServerSettings and of EngineConfig, None for one that was not given. environment: os.environ.
-    Raises ParameterError for a value of a wrong type, naming the variable or the file that holds it, for an unknown
-    name in the file, with the nearest one, and for what ServerSettings refuses.
+    flags: by the names of ServerSettings and EngineConfig; None if a flag is missing. environment: os.environ.
+    Raises ParameterError for an invalid value, with the variable or the file that contains it, for an unknown name in
+    the file, with the nearest known one, and as ServerSettings.
     """
     file = flags.get("config") or environment.get(f"{PREFIX}CONFIG")
     flags = {name: value for name, value in flags.items() if value is not None and name != "config"}

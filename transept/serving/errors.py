@@ -1,16 +1,17 @@
-"""Errors in OpenAI's shape: ``{"error": {"message", "type", "param", "code"}}``, and the status of each of ours."""
+"""Errors in OpenAI's format, ``{"error": {"message", "type", "param", "code"}}``, and the status of each exception."""
 
 from __future__ import annotations
 
 import json
+import logging
 import math
-import re
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar
 from typing import Any
 
 from starlette.responses import JSONResponse
+from starlette.types import Scope
 
+from transept.core.jobs.tracebacks import drop_traceback
 from transept.errors import (
     LONGEST_REPR,
     CapacityError,
@@ -25,7 +26,9 @@ from transept.errors import (
     shown,
 )
 
-# Error of ours -> status, code, seconds after which to try again; the first that fits.
+logger = logging.getLogger(__name__)
+
+# Exception -> status, code, seconds after which to try again. The first that matches applies.
 KINDS: dict[type[TranseptError], tuple[int, str, float | None]] = {
     QueueFullError: (429, "queue_full", 1.0),
     EngineClosedError: (503, "unavailable", 5.0),
@@ -36,11 +39,8 @@ KINDS: dict[type[TranseptError], tuple[int, str, float | None]] = {
     CapacityError: (413, "too_large", None),
     UnsupportedModelError: (400, "unsupported_model", None),
 }
-OF_DATA = (MediaTooLargeError, MediaError, PromptError)  # about the data of a request, unless an option is at fault
-# Option -> the alias under which the current request has it. Set by `http.fields`.
-SENT_NAMES: ContextVar[Mapping[str, str] | None] = ContextVar("transept_sent_names", default=None)
-LONGEST_MESSAGE = 2000  # characters, since it may repeat what a client sent
-FLAG = re.compile(r"(?<![\w'\"])(?:True|False)(?![\w'\"])")  # Python's words for JSON's true and false
+OF_DATA = (MediaTooLargeError, MediaError, PromptError)  # caused by the data of a request, unless an option is at fault
+LONGEST_MESSAGE = 2000  # characters, because it may repeat a value from the client
 TYPES = {
     401: "authentication_error",
     404: "not_found_error",
@@ -75,12 +75,12 @@ class ApiError(Exception):
         self.more_headers = dict(headers or {})
 
     def body(self) -> dict[str, Any]:
-        """The JSON object."""
+        """Return the JSON object."""
         kind = TYPES.get(self.status, "invalid_request_error")
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
     def headers(self) -> dict[str, str]:
-        """What OpenAI's client looks at before it tries again, and others do."""
+        """Return the headers, with those that tell clients when to try again."""
         headers = dict(self.more_headers)
         if self.retry_after is not None:
             headers |= retry_headers(self.retry_after)
@@ -91,52 +91,59 @@ class ApiError(Exception):
         return headers
 
     def response(self) -> JSONResponse:
-        """The answer."""
+        """Return the answer."""
         return JSONResponse(self.body(), self.status, self.headers())
 
 
 def _sendable(text: str) -> str:
-    """A text that may repeat what a client sent: bounded, and without halves of surrogate pairs, which are no UTF-8."""
+    """Truncate a text that may repeat a client's value, and replace halves of surrogate pairs, which UTF-8 excludes."""
     text = text.encode(errors="replace").decode()
     return text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}..."
 
 
 def client_gone() -> ApiError:
-    """The error of a client that hung up. 499 is nginx's number for it, for the log; nobody is there to read it."""
-    return ApiError(499, "the client went away", code="client_gone")
+    """Return the error of a client that disconnected. It is only logged; 499 is nginx's status for it."""
+    return ApiError(499, "the client disconnected", code="client_gone")
 
 
 def retry_headers(seconds: float) -> dict[str, str]:
-    """Retry-After, in whole seconds, and retry-after-ms."""
+    """Return the headers Retry-After, in whole seconds, and retry-after-ms."""
     return {"Retry-After": str(max(1, math.ceil(seconds))), "retry-after-ms": str(max(1, round(1000 * seconds)))}
 
 
 def api_error(error: Exception, data_field: str | None = None, field_of: Callable[[str], str] = str) -> ApiError:
-    """Return what a client is told of an exception. A failure of the server itself tells nothing of its cause.
+    """Return the answer to an exception. For an internal error, it does not contain the cause.
 
-    data_field: the one that holds the audio, text or image. field_of: returns the client's field for an option.
+    data_field: the field that contains the audio, text or image. field_of: returns the client's field for an option.
     """
     if isinstance(error, ApiError):
         return error
     known = next((kind for kind in KINDS if isinstance(error, kind)), None)
     if known is None:
-        what = "the model failed on this request" if isinstance(error, TranseptError) else "something went wrong here"
-        return ApiError(
-            500, f"{what}; the server's log says why, beside the X-Request-Id of this answer", code="failed"
-        )
+        what = "the model failed on this request" if isinstance(error, TranseptError) else "the server failed"
+        return ApiError(500, f"{what}; see the server's log for the X-Request-Id of this answer", code="failed")
     assert isinstance(error, TranseptError)
     status, code, retry_after = KINDS[known]
-    error = error.spelling(SENT_NAMES.get() or {})
-    message = error.spelt(field_of, lambda name, value: f"{field_of(name)}={as_json(value)}")
-    if known is ParameterError:  # Python's values as JSON's
-        message = re.sub(rf"(?<!\w){re.escape(shown(error.value))}(?!\w)", lambda found: as_json(error.value), message)
-        message = FLAG.sub(lambda found: found[0].lower(), message)
+    message = error.spelt(field_of, lambda name, value: f"{field_of(name)}={as_json(value)}", as_json)
     param = field_of(error.param) if error.param else data_field if known in OF_DATA else None
     return ApiError(status, message, param=param, code=code, retry_after=retry_after)
 
 
+def answer_to(scope: Scope, error: Exception) -> ApiError:
+    """Return the answer to an error of the request with this scope: count it, and log it if the server is at fault.
+
+    Drops the error's traceback.
+    """
+    answer = api_error(error)
+    if answer.status >= 500 and answer.status not in (503, 507):  # these two are not the server's fault
+        logger.error("request %s failed", scope["state"]["request_id"], exc_info=error)
+    drop_traceback(error)
+    scope["app"].state.metrics.refused(answer)
+    return answer
+
+
 def as_json(value: Any) -> str:
-    """A value for a message as JSON, as far as it has one; LONGEST_REPR characters at most."""
+    """Return a value as JSON for a message, or its repr if it has none, truncated to LONGEST_REPR characters."""
     try:
         text = json.dumps(value, default=str, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):

@@ -42,7 +42,7 @@ def _steps(job: Job, context: Context) -> Job:
 
 
 def _jobs(jobs: Iterator[Any], context: Context) -> Iterator[Any]:
-    """Jobs that a job yields, each created and run in its context."""
+    """Yield the jobs of a Gather, each created and run in the context."""
     while (job := context.run(next, jobs, None)) is not None:
         try:
             check_job(job)

@@ -1,4 +1,4 @@
-"""LoopChannel: what comes of a job that runs in the engine's thread, for a task of an event loop.
+"""LoopChannel: passes the events of a job in the engine's thread to a task of an event loop.
 
 Used by `transept.serving.async_engine`.
 """
@@ -26,11 +26,11 @@ class LoopChannel(Channel):
         """See Channel.post."""
         if last:
             self.unfinished.discard(index)
-        with contextlib.suppress(RuntimeError):  # a loop that is closed: nobody reads
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so no task reads
             self._loop.call_soon_threadsafe(self._events.put_nowait, event)
 
     async def next(self) -> Any:
-        """The next event; an Ended is the last."""
+        """Wait for and return the next event; the last one is an Ended."""
         event = await self._events.get()
         return Ended(None, event) if isinstance(event, Crash | TranseptError) else event
 
@@ -43,7 +43,7 @@ class Ended:
     error: Exception | Crash | None = None
 
     def result(self) -> Any:
-        """What the job returned. Raises what it raised."""
+        """Return the job's result, or raise its exception."""
         if self.error is None:
             return self.value
         raise _as_transept_error(self.error)
@@ -55,6 +55,6 @@ def _as_transept_error(error: Exception | Crash) -> TranseptError:
     return raised if isinstance(raised, TranseptError) else RequestFailedError.of(raised)
 
 
-def told(job: Job) -> Job:
-    """The job, whose result is an Ended, and so told apart from its events."""
+def with_ended(job: Job) -> Job:
+    """Wrap a job so that its result is an Ended, which no event is."""
     return Ended((yield from job))

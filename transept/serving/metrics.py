@@ -1,14 +1,15 @@
-"""Prometheus metrics of the server, by the official client. Names begin with ``transept_`` and end in their unit.
+"""Prometheus metrics of the server. Names begin with ``transept_`` and end in their unit.
 
-The client's own metrics of the process begin with ``process_``.
+The official client adds metrics of the process, which begin with ``process_``.
 """
 
 from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, Info, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -28,7 +29,7 @@ REQUEST_COUNTS = ("transept_http_requests_total", "transept_upload_bytes_total",
 
 
 class Metrics:
-    """All metrics of a server, in one registry. Watches each model once it is ready."""
+    """All metrics of a server, in one registry. Observes each model from the time it is ready."""
 
     def __init__(self, models: ServedModels) -> None:
         # Without a _created series for each counter and histogram.
@@ -39,12 +40,12 @@ class Metrics:
         build.info({"version": __version__, "python": platform.python_version(), "torch": version("torch")})
         self._http = Counter(
             "transept_http_requests",
-            "Requests that were answered, by the pattern of their path",
+            "Answered requests, by the pattern of their path",
             ["endpoint", "status"],
             registry=self.registry,
         )
         self._uploaded = Counter(
-            "transept_upload_bytes", "Bytes of requests' bodies", ["endpoint"], registry=self.registry
+            "transept_upload_bytes", "Bytes of request bodies", ["endpoint"], registry=self.registry
         )
         self._refused = Counter(
             "transept_requests_refused",
@@ -53,12 +54,12 @@ class Metrics:
             registry=self.registry,
         )
         self._audio = Counter(
-            "transept_audio_seconds", "Seconds of the recordings that could be read", ["model"], registry=self.registry
+            "transept_audio_seconds", "Seconds of decoded recordings", ["model"], registry=self.registry
         )
-        self._in_queue = self._histogram("request_queue_seconds", "Seconds from admission to its turn")
-        self._to_first = self._histogram("request_first_event_seconds", "Seconds from admission to a first result")
-        self._to_end = self._histogram("request_duration_seconds", "Seconds from admission until it was left")
-        self._step = self._histogram("step_duration_seconds", "Seconds of a step of the engine", STEP_SECONDS)
+        self._in_queue = self._histogram("request_queue_seconds", "Seconds from admission to the start of a request")
+        self._to_first = self._histogram("request_first_event_seconds", "Seconds from admission to the first result")
+        self._to_end = self._histogram("request_duration_seconds", "Seconds from admission to the end of a request")
+        self._step = self._histogram("step_duration_seconds", "Duration of an engine step", STEP_SECONDS)
         self.registry.register(_Engines(models))
         models.on_ready = self._watch
 
@@ -69,23 +70,23 @@ class Metrics:
             self._uploaded.labels(endpoint).inc(num_bytes)
 
     def refused(self, error: ApiError) -> None:
-        """A request was answered with an error."""
+        """Count a request that was answered with an error."""
         self._refused.labels(error.code or str(error.status)).inc()
 
     def audio(self, model: str, seconds: float) -> None:
-        """A recording could be read."""
+        """Count the seconds of a decoded recording."""
         self._audio.labels(model).inc(seconds)
 
     def render(self) -> tuple[bytes, str]:
-        """Prometheus's text format, and its media type."""
+        """Return all metrics in Prometheus's text format, and its media type."""
         return generate_latest(self.registry), CONTENT_TYPE_LATEST
 
     def render_requests(self) -> bytes:
-        """Return the counts of requests alone, in the same format: a cluster's router has no engine."""
+        """Return only the counts of requests, in the same format, for a cluster's router, which has no engine."""
         return generate_latest(self.registry.restricted_registry(REQUEST_COUNTS))
 
     def _watch(self, model: ServedModel) -> None:
-        """Note each step and each request of a model from now on."""
+        """Observe each step and each request of a model from now on."""
         assert model.engine is not None
         in_queue, to_first, to_end = (
             metric.labels(model.name) for metric in (self._in_queue, self._to_first, self._to_end)
@@ -106,18 +107,18 @@ class Metrics:
 
 
 class _Engines(Collector):
-    """Metrics that are read from the engines when Prometheus asks."""
+    """Metrics that are read from the engines on each scrape."""
 
     def __init__(self, models: ServedModels) -> None:
         self.models = models
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: names are known without looking."""
+        """Return nothing, so that registering the collector reads no engine."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """The state of all engines, and what they have computed so far."""
-        ready = GaugeMetricFamily("transept_model_ready", "1 once the model can be used", labels=["model"])
+        """Yield the state and the counters of all engines."""
+        ready = GaugeMetricFamily("transept_model_ready", "1 if the model is ready", labels=["model"])
         for model in self.models.models.values():
             ready.add_metric([model.name], float(model.state == "ready"))
         yield ready
@@ -134,16 +135,11 @@ class _Engines(Collector):
                 retries.add_metric([model.name], model.speech.transcriber.model.num_temperature_retries)
         yield retries
         loaded = [(model.name, model.engine) for model in self.models.models.values() if model.engine is not None]
-        for name, about, value in GAUGES:
-            gauge = GaugeMetricFamily(f"transept_{name}", about, labels=["model"])
+        for kind, name, about, value in OF_ENGINES:
+            metric = kind(f"transept_{name}", about, labels=["model"])
             for model_name, engine in loaded:
-                gauge.add_metric([model_name], value(engine))
-            yield gauge
-        for name, about, value in COUNTERS:
-            counter = CounterMetricFamily(f"transept_{name}", about, labels=["model"])
-            for model_name, engine in loaded:
-                counter.add_metric([model_name], value(engine))
-            yield counter
+                metric.add_metric([model_name], value(engine))
+            yield metric
 
 
 def _cache_usage(engine: AsyncEngine) -> float:
@@ -151,24 +147,34 @@ def _cache_usage(engine: AsyncEngine) -> float:
     return 1 - blocks.num_free_device_blocks / blocks.num_device_blocks
 
 
-GAUGES = (
-    ("requests_running", "Requests that are worked on", lambda engine: engine.num_running),
-    ("requests_waiting", "Requests that were admitted and wait for their turn", lambda engine: engine.num_waiting),
-    ("kv_cache_usage_ratio", "Share of the cache's blocks that requests hold", _cache_usage),
-)
-COUNTERS = (
-    ("requests_admitted", "Requests that got a place", lambda engine: engine.num_admitted),
-    ("steps", "Steps of the engine", lambda engine: engine.engine.core.statistics.num_steps),
+OF_ENGINES: tuple[tuple[Any, str, str, Callable[[AsyncEngine], float]], ...] = (
+    (GaugeMetricFamily, "requests_running", "Running requests", lambda engine: engine.num_running),
     (
+        GaugeMetricFamily,
+        "requests_waiting",
+        "Admitted requests that wait for a turn",
+        lambda engine: engine.num_waiting,
+    ),
+    (GaugeMetricFamily, "kv_cache_usage_ratio", "Share of the KV cache's blocks in use", _cache_usage),
+    (CounterMetricFamily, "requests_admitted", "Admitted requests", lambda engine: engine.num_admitted),
+    (CounterMetricFamily, "steps", "Steps of the engine", lambda engine: engine.engine.core.statistics.num_steps),
+    (
+        CounterMetricFamily,
         "encoder_tokens",
-        "Positions of the encoder's output that were computed",
+        "Computed positions of the encoder's output",
         lambda engine: engine.engine.core.statistics.num_encoder_tokens,
     ),
     (
+        CounterMetricFamily,
         "decoder_tokens",
-        "Tokens that were drawn, of a beam search one for each beam",
+        "Generated tokens; in a beam search those of every beam",
         lambda engine: engine.engine.core.statistics.num_decoder_tokens,
     ),
-    ("encoder_runs", "Encoder inputs that were computed", lambda engine: engine.engine.num_encoder_runs),
-    ("encoder_hits", "Encoder inputs that were in the cache", lambda engine: engine.engine.num_encoder_hits),
+    (CounterMetricFamily, "encoder_runs", "Encoder inputs computed", lambda engine: engine.engine.num_encoder_runs),
+    (
+        CounterMetricFamily,
+        "encoder_hits",
+        "Encoder inputs found in the cache",
+        lambda engine: engine.engine.num_encoder_hits,
+    ),
 )

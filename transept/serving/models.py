@@ -1,8 +1,9 @@
-"""What a server serves: models by name, loaded one after the other beside the event loop, and what each can do."""
+"""ServedModels: the models of a server by name, their states and abilities. They load in turn, in another thread."""
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import logging
 import threading
@@ -10,44 +11,58 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from transept.core.engine import Engine
 from transept.errors import EngineClosedError, QueueFullError, TranseptError
+from transept.serving.async_engine import AsyncEngine, Ticket
+from transept.serving.async_tasks import AsyncTextGenerator, AsyncTranscriber, AsyncVisionReader
 from transept.serving.audio_memory import AudioMemory
 from transept.serving.errors import ApiError
 from transept.serving.settings import ModelSource, ServerSettings
 from transept.serving.uploads import Uploads
 from transept.speech.options import TRANSLATES_TO
-
-if TYPE_CHECKING:
-    from transept.serving.async_engine import AsyncEngine, Ticket
-    from transept.serving.async_tasks import AsyncTextGenerator, AsyncTranscriber, AsyncVisionReader
+from transept.speech.transcriber import Transcriber
+from transept.text.generator import TextGenerator
+from transept.vision.reader import VisionReader
 
 logger = logging.getLogger(__name__)
 
-OPENAI_SPEECH = "whisper-1"  # OpenAI's name: answers for the first speech model
-LOADING_RETRY = 2.0  # seconds after which to ask again for a model that is loading
-DRAINING_PATIENCE = 5.0  # seconds without a byte after which an upload is given up while the server drains
+OPENAI_SPEECH = "whisper-1"  # OpenAI's model name, an alias of the first speech model
+LOADING_RETRY = 2.0  # seconds after which clients may ask again for a model that is loading
+DRAINING_PATIENCE = 5.0  # seconds without data after which an upload fails while the server drains
 
 Kind = Literal["speech", "text", "vision"]
-Ability = Callable[[Mapping[str, Any]], bool]  # whether a model has it, from its description in `/v1/models`
-WANTED: dict[Kind, str] = {"speech": "speech", "text": "text", "vision": "images"}  # what a model of a kind is for
+Ability = Callable[
+    [Mapping[str, Any]], bool
+]  # returns True for a model that has it, given its description in `/v1/models`
+WANTED: dict[Kind, str] = {"speech": "speech", "text": "text", "vision": "images"}  # input of a kind of model
 
 
 class ServedModel:
-    """One model: loading, ready or failed.
-
-    speech, text, vision: one of them is set once it is ready.
-    """
+    """One model: loading, ready or failed. tasks: set once it is ready."""
 
     def __init__(self, source: ModelSource) -> None:
         self.name, self.source = source.name, source.source
         self.created = int(time.time())
-        self.speech: AsyncTranscriber | None = None
-        self.text: AsyncTextGenerator | None = None
-        self.vision: AsyncVisionReader | None = None
+        self.tasks: AsyncTranscriber | AsyncTextGenerator | AsyncVisionReader | None = None
         self.error: str | None = None
         self.languages: tuple[list[str], list[str]] = ([], [])  # to translate from and to
+
+    @property
+    def speech(self) -> AsyncTranscriber | None:
+        """The tasks of a speech model."""
+        return self.tasks if isinstance(self.tasks, AsyncTranscriber) else None
+
+    @property
+    def text(self) -> AsyncTextGenerator | None:
+        """The tasks of a text model."""
+        return self.tasks if isinstance(self.tasks, AsyncTextGenerator) else None
+
+    @property
+    def vision(self) -> AsyncVisionReader | None:
+        """The tasks of a model that reads images."""
+        return self.tasks if isinstance(self.tasks, AsyncVisionReader) else None
 
     @property
     def kind(self) -> Kind | None:
@@ -57,8 +72,7 @@ class ServedModel:
     @property
     def engine(self) -> AsyncEngine | None:
         """None until it is loaded."""
-        tasks = self.speech or self.text or self.vision
-        return None if tasks is None else tasks.engine
+        return None if self.tasks is None else self.tasks.engine
 
     @property
     def state(self) -> str:
@@ -105,7 +119,7 @@ class ServedModel:
 class ServedModels:
     """All models of a server.
 
-    on_ready: called with each model once it is ready. on_loaded: called once all are ready or have failed.
+    on_ready: called with each model once it is ready. on_loaded: called once all models are ready or have failed.
     """
 
     def __init__(self, settings: ServerSettings) -> None:
@@ -114,27 +128,31 @@ class ServedModels:
         self.on_loaded: Callable[[], None] = lambda: None
         self.models = {source.name: ServedModel(source) for source in settings.models}
         self.is_draining = False
-        self.reading: set[asyncio.Timeout] = set()  # of requests whose bodies are awaited; set by http.access
+        self.reading: set[asyncio.Timeout] = (
+            set()
+        )  # timeouts of requests whose bodies are being read; set by http.access
         self.uploads = Uploads(settings.max_uploads)
-        self.formatting = asyncio.Lock()  # held by http.transcript_files: a transcript and its file fill memory
+        self.formatting = (
+            asyncio.Lock()
+        )  # held by http.transcript_files, because a transcript and its file may need much memory
         self.audio_memory = AudioMemory(settings.audio_memory_bytes)
         self._loading: asyncio.Task[None] | None = None
 
     def start_loading(self) -> None:
-        """Load all of them, in the order in which they were named, beside whatever else the event loop does."""
+        """Start a task that loads all models in their order."""
         self._loading = asyncio.create_task(self._load_all())
 
     async def wait_until_loaded(self) -> None:
-        """Returns once every model is ready or has failed."""
+        """Return once every model is ready or has failed."""
         if self._loading is not None:
             await asyncio.shield(self._loading)
 
     def named(self, name: str) -> ServedModel:
-        """The model of that name. Raises ApiError: 404, with the names that there are."""
+        """Return a model by its name. Raises ApiError: 404, with the known names, for an unknown name."""
         if name not in self.models:
             raise ApiError(
                 404,
-                f'there is no model "{name}" here. Models: {", ".join(self.models)}',
+                f'there is no model "{name}". Models of this server: {", ".join(self.models)}',
                 param="model",
                 code="model_not_found",
             )
@@ -143,8 +161,7 @@ class ServedModels:
     def get(self, name: str | None, kind: Kind, ability: Ability | None = None) -> ServedModel:
         """Return the requested model; None: the first of this kind, preferably one that has an ability.
 
-        Raises ApiError: 404 for an unknown name, 400 for a model of another
-        kind, 503 for one that is not ready.
+        Raises ApiError: 404 for an unknown name, 400 for a model of another kind, 503 for one that is not ready.
         """
         if name is None or (name == OPENAI_SPEECH and kind == "speech" and name not in self.models):
             return self._first(kind, ability)
@@ -152,64 +169,66 @@ class ServedModels:
         _check_ready(model)
         if model.kind != kind:
             others = [each.name for each in self.models.values() if each.kind == kind]
-            instead = f"{kind} models: {', '.join(others)}" if others else f"no {kind} model is served here"
-            what = f"a {model.kind} model, and this is for {WANTED[kind]}"
-            raise ApiError(400, f'"{name}" is {what}; {instead}', param="model", code="wrong_model_kind")
+            instead = f"Use one of {', '.join(others)}" if others else f"This server has no {kind} model"
+            message = f'"{name}" is a {model.kind} model, and this endpoint is for {WANTED[kind]}. {instead}'
+            raise ApiError(400, message, param="model", code="wrong_model_kind")
         return model
 
     def check_open(self) -> None:
         """Raise ApiError: 503 while the server drains."""
         if self.is_draining:
-            raise ApiError(503, "the server is shutting down", code="draining", retry_after=LOADING_RETRY)
+            raise ApiError(
+                503, "the server is shutting down: try again later", code="draining", retry_after=LOADING_RETRY
+            )
 
     def only(self, kind: Kind) -> ServedModel | None:
-        """The one model of its kind, when there is just one; while models load it is not known."""
+        """Return the model of a kind if there is exactly one. None while models load."""
         found = [model for model in self.models.values() if model.kind == kind]
         loading = any(model.state == "loading" for model in self.models.values())
         return found[0] if len(found) == 1 and not loading else None
 
     def check_room(self, model: ServedModel) -> None:
-        """Raise ApiError: 429 when a model's queue is full."""
+        """Raise ApiError: 429 if a model's queue is full."""
         _check_ready(model)
         assert model.engine is not None
-        with _told_of_engine(model.engine):
+        with _refusals_of(model.engine):
             model.engine.check_room()
 
     def admit(self, model: ServedModel) -> Ticket:
-        """A place in a model's engine. Raises ApiError: 429 when its queue is full, 503 once the engine is closed."""
+        """Admit a request to a model's engine. Raises ApiError: 429 if its queue is full, 503 if it is closed."""
         _check_ready(model)
         assert model.engine is not None
-        with _told_of_engine(model.engine):
+        with _refusals_of(model.engine):
             return model.engine.admit()
 
     def engines(self) -> list[AsyncEngine]:
-        """Of all models that are loaded."""
+        """Return the engines of all loaded models."""
         return [model.engine for model in self.models.values() if model.engine is not None]
 
     @property
     def state(self) -> str:
-        """Of all together: ``"draining"``, ``"loading"``, ``"ready"``, or ``"failed"`` when any model is."""
+        """The server's state: ``"draining"``, ``"loading"``, ``"ready"``, or ``"failed"`` if any model is."""
         states = {model.state for model in self.models.values()}
         if self.is_draining:
             return "draining"
         return next((state for state in ("loading", "failed") if state in states), "ready")
 
-    def give_up_silent_uploads(self, seconds: float = DRAINING_PATIENCE) -> None:
-        """Give up what is being read, with a 503, where nothing comes for so many seconds."""
+    def fail_silent_uploads(self, seconds: float = DRAINING_PATIENCE) -> None:
+        """Fail uploads that send nothing for some seconds, with 503."""
         latest = asyncio.get_running_loop().time() + seconds
         for timeout in self.reading:
             if (when := timeout.when()) is not None and when > latest:
                 timeout.reschedule(latest)
 
     def abort(self) -> None:
-        """End all that is under way with a 503, at once: what is computed, and what is still being read."""
+        """Fail all running requests and all uploads with 503, at once."""
         self.is_draining = True
         for engine in self.engines():
             engine.abort()
-        self.give_up_silent_uploads(0.0)
+        self.fail_silent_uploads(0.0)
 
     async def drain(self, timeout: float) -> None:
-        """Take no new work, wait for what was admitted, and close all engines."""
+        """Refuse new requests, wait for the admitted ones, and close all engines."""
         self.is_draining = True
         if self._loading is not None:
             self._loading.cancel()
@@ -234,45 +253,39 @@ class ServedModels:
 
     async def _load(self, model: ServedModel) -> None:
         settings = self.settings
-        options = {"max_running": settings.max_running, "max_queue": settings.max_queue}
         loaded = await _in_daemon_thread(partial(_load, model.source, settings.engine_options()))
-        from transept.serving.async_tasks import AsyncTextGenerator, AsyncTranscriber, AsyncVisionReader
-        from transept.speech.transcriber import Transcriber
-        from transept.vision.reader import VisionReader
-
-        if isinstance(loaded, Transcriber):
-            speech = AsyncTranscriber(loaded, **options)
-            await _warmed_up(speech)
-            model.speech = speech
-        elif isinstance(loaded, VisionReader):
-            vision = AsyncVisionReader(loaded, **options)
-            await _warmed_up(vision)
-            model.vision = vision
-        else:
-            text = AsyncTextGenerator(loaded, **options)
-            await _warmed_up(text)
+        kinds: dict[type, Any] = {Transcriber: AsyncTranscriber, TextGenerator: AsyncTextGenerator}
+        wrap = kinds.get(type(loaded), AsyncVisionReader)
+        tasks = wrap(loaded, max_running=settings.max_running, max_queue=settings.max_queue)
+        await _warm_up(tasks)
+        if isinstance(loaded, TextGenerator):
             try:
                 model.languages = loaded.languages
-            except Exception:  # of a plugin; then nobody is offered a choice
-                logger.warning('model "%s" does not tell its languages', model.name, exc_info=True)
-            model.text = text
+            except Exception:  # of a plugin; clients are then not offered a choice
+                logger.warning('the plugin of model "%s" failed to list its languages', model.name, exc_info=True)
+        model.tasks = tasks
 
     def _first(self, kind: Kind, ability: Ability | None) -> ServedModel:
         ready = [model for model in self.models.values() if model.kind == kind and model.state == "ready"]
-        suited = ready if ability is None else [model for model in ready if ability(model.describe())]
+        suitable = ready if ability is None else [model for model in ready if ability(model.describe())]
         is_loading = any(model.state == "loading" for model in self.models.values())
-        if suited or (ready and not is_loading):
-            return (suited or ready)[0]  # if none is suited, the first one reports the error
+        if suitable or (ready and not is_loading):
+            return (suitable or ready)[0]  # if none is suitable, the first one reports the error
         if is_loading:
-            raise ApiError(503, "models are loading", code="loading", retry_after=LOADING_RETRY)
+            raise ApiError(503, "models are loading: try again later", code="loading", retry_after=LOADING_RETRY)
         for model in self.models.values():
             if model.kind in (kind, None):
                 _check_ready(model)
-        raise ApiError(404, f"no {kind} model is served here", param="model", code="model_not_found")
+        raise ApiError(
+            404,
+            f"this server has no {kind} model: ask for one of {', '.join(self.models)}, at its own endpoint",
+            param="model",
+            code="model_not_found",
+        )
 
 
 def translates_to(target: str | None) -> Ability | None:
-    """The ability of a speech model to translate to a language, by its code or name; None: without translation."""
+    """Return the ability of a speech model to translate to a language, given by code or name; None for None."""
     if target is None:
         return None
 
@@ -284,20 +297,20 @@ def translates_to(target: str | None) -> Ability | None:
 
 
 def offers(task: str) -> Ability:
-    """The ability of a text model to do a task."""
+    """Return the ability of a text model to do a task."""
     return lambda described: task in described.get("tasks", ())
 
 
 def _check_ready(model: ServedModel) -> None:
     if model.state == "loading":
-        raise ApiError(503, f'"{model.name}" is loading', code="loading", retry_after=LOADING_RETRY)
+        raise ApiError(503, f'"{model.name}" is loading: try again later', code="loading", retry_after=LOADING_RETRY)
     if model.state == "failed":
-        raise ApiError(503, f'"{model.name}" could not be loaded or has stopped; see the server\'s log', code="failed")
+        raise ApiError(503, f'"{model.name}" could not be loaded or has stopped: see the server\'s log', code="failed")
 
 
 @contextlib.contextmanager
-def _told_of_engine(engine: AsyncEngine) -> Iterator[None]:
-    """Turn an engine's refusal into an answer."""
+def _refusals_of(engine: AsyncEngine) -> Iterator[None]:
+    """Turn an engine's refusal into an ApiError."""
     try:
         yield
     except QueueFullError as error:
@@ -306,46 +319,32 @@ def _told_of_engine(engine: AsyncEngine) -> Iterator[None]:
         raise ApiError(503, str(error), code="unavailable", retry_after=LOADING_RETRY) from None
 
 
-async def _warmed_up(tasks: AsyncTranscriber | AsyncTextGenerator | AsyncVisionReader) -> None:
-    """Let a model's engine compute once. One that cannot gives its memory back."""
+async def _warm_up(tasks: AsyncTranscriber | AsyncTextGenerator | AsyncVisionReader) -> None:
+    """Make a model's engine take a step. Closes it on failure, which frees its memory."""
     try:
         await tasks.engine.warm_up()
     except Exception:
-        await tasks.engine.close()
+        await tasks.close()
         raise
 
 
 async def _in_daemon_thread(function: Callable[[], Any]) -> Any:
-    """What a function returns, or raises; a process that ends meanwhile does not wait for it."""
-    loop = asyncio.get_running_loop()
-    outcome: asyncio.Future[Any] = loop.create_future()
-
-    def settle(result: Any, error: Exception | None) -> None:
-        if not outcome.done():
-            outcome.set_result(result) if error is None else outcome.set_exception(error)
+    """Call a function in a thread that does not keep the process alive. Return its result, or raise its exception."""
+    outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
+    outcome.set_running_or_notify_cancel()
 
     def run() -> None:
         try:
-            told: tuple[Any, Exception | None] = (function(), None)
+            outcome.set_result(function())
         except Exception as error:
-            told = (None, error)
-        with contextlib.suppress(RuntimeError):  # a loop that is closed: nobody waits
-            loop.call_soon_threadsafe(settle, *told)
+            outcome.set_exception(error)
 
     threading.Thread(target=run, name="transept-loading", daemon=True).start()
-    return await outcome
+    return await asyncio.wrap_future(outcome)
 
 
 def _load(source: str, options: dict[str, Any]) -> Any:
-    """A Transcriber, a VisionReader or a TextGenerator, as the model is.
-
-    In a thread: this imports torch and reads weights.
-    """
-    from transept.core.engine import Engine
-    from transept.speech.transcriber import Transcriber
-    from transept.text.generator import TextGenerator
-    from transept.vision.reader import VisionReader
-
+    """Load a model and return its Transcriber, VisionReader or TextGenerator."""
     engine = Engine(source, **options)
     if engine.spec.speech is not None:
         return Transcriber.from_engine(engine)

@@ -1,4 +1,4 @@
-"""The server's process: uvicorn with the application, the line that says where it listens, signals and exit codes.
+"""The server's process: uvicorn with the application, the announcement of its URL, signals and exit codes.
 
 Called by `transept serve`.
 """
@@ -23,35 +23,35 @@ from transept.errors import TranseptError
 from transept.serving.connections import PatientConnection
 from transept.serving.errors import ApiError
 from transept.serving.http.app import build_app
-from transept.serving.http.request_log import UNKNOWN, log_malformed
+from transept.serving.http.request_log import UNKNOWN, write_line
 from transept.serving.models import ServedModels
 from transept.serving.settings import ServerSettings
 
 logger = logging.getLogger(__name__)
 
-DONE, FAILED, FORCED = 0, 1, 130  # exit codes: nothing was cut off; something was, or nothing can be served; by force
+DONE, FAILED, FORCED = 0, 1, 130  # exit codes: drained; requests aborted, or no model works; ended by a second signal
 HEAD_BYTES = 32 << 10  # of a request's line and headers
-KEEP_ALIVE_SECONDS = 15  # that a connection without a request stays open: longer than proxies take between two
-FLUSH_SECONDS = 5  # in which the last answers are to be read, once their work has ended
-BACKLOG = 1024  # connections that the system holds until they are accepted
+KEEP_ALIVE_SECONDS = 15  # of an idle connection, longer than the pauses of proxies
+FLUSH_SECONDS = 5  # in which clients must read the last answers
+BACKLOG = 1024  # connections that wait to be accepted
 OPEN_FILES = 1 << 16
 COLLECTIONS = (700, 10, 10)  # Python's own thresholds of its garbage collector
 LOOPBACK = ("127.", "::1", "localhost")
 
 
 class AddressError(TranseptError):
-    """The server cannot listen where it was told to."""
+    """The server cannot listen at the given address."""
 
 
 def run_server(settings: ServerSettings, announce: Callable[[str], None]) -> int:
-    """Serve until a signal comes. announce: is given one line, with the URL, once the server listens.
+    """Serve until a signal arrives. announce: called with a line that contains the URL, once the server listens.
 
-    Returns the exit code; see the constants. Raises AddressError for an address that is in use, or none of ours.
+    Returns the exit code; see the constants. Raises AddressError for an address that is in use or not of this machine.
     """
     sockets = listen(settings.host, settings.port)
     _allow_many_files()
     if not settings.api_keys and not settings.host.startswith(LOOPBACK):
-        logger.warning("whoever reaches %s may use this server: --api-key-file gives it a key", settings.host)
+        logger.warning("any client that can reach %s may use this server; set a key with --api-key-file", settings.host)
     app = build_app(settings)
     config = uvicorn.Config(
         app,
@@ -69,27 +69,27 @@ def run_server(settings: ServerSettings, announce: Callable[[str], None]) -> int
     )
     server = Server(config, app.state.models, settings.shutdown_timeout)
     url = url_of(sockets[0], settings)
-    app.state.models.on_loaded = collect_what_requests_leave
+    app.state.models.on_loaded = restore_garbage_collection
     server.on_start = lambda: announce(f"Transept listens on {url} (models are loading; {url}/ready says when)")
     server.run(sockets=sockets)
     return server.exit_code
 
 
 class Connection(PatientConnection):
-    """A client's connection, whose malformed requests are logged and counted, as the application does others."""
+    """A client's connection. Logs and counts malformed requests, which never reach the application."""
 
     def note_malformed(self, error: ApiError, request_id: str) -> None:
-        """Log and count what never reaches the application."""
+        """Log and count a malformed request."""
         app: Any = self.config.app  # of `build_app`
         app.state.metrics.answered(UNKNOWN, error.status, 0)
         app.state.metrics.refused(error)
-        log_malformed(app.state.settings, error.status, request_id)
+        write_line(app.state.settings, request_id, UNKNOWN, UNKNOWN, error.status, 0.0, {})
 
 
 class Server(uvicorn.Server):
-    """uvicorn's, which at the first signal lets running requests finish while new ones are refused.
+    """uvicorn's server, which at the first signal refuses new requests and lets running ones finish.
 
-    models: told that they drain. timeout: seconds until what still runs is cut off.
+    models: drained at the signal. timeout: seconds until the remaining requests are aborted.
     """
 
     def __init__(self, config: uvicorn.Config, models: ServedModels, timeout: float) -> None:
@@ -97,17 +97,17 @@ class Server(uvicorn.Server):
         self.models, self.timeout = models, timeout
         self.exit_code = DONE
         self.on_start: Callable[[], None] = lambda: None
-        self._deadline: float | None = None  # of time.monotonic, once a signal came
-        self._is_forced = False  # a second one did
+        self._deadline: float | None = None  # of time.monotonic; set by the first signal
+        self._is_forced = False  # set by the second signal
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and say so."""
+        """Listen, and announce it."""
         await super().startup(sockets)
         if self.started:
             self.on_start()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal: the first one drains, the second one ends at once."""
+        """Handle a signal: the first one drains, the second one ends at once."""
         if self._deadline is None:
             self._deadline = time.monotonic() + self.timeout
             self.models.is_draining = True
@@ -115,17 +115,17 @@ class Server(uvicorn.Server):
             self._is_forced = self.force_exit = True
             self.exit_code = FORCED
             self.config.timeout_graceful_shutdown = 0
-            logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # which would tell of all that it cancels
+            logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # it would log each cancelled request
 
     async def on_tick(self, counter: int) -> bool:
-        """Called ten times a second. Returns whether to stop."""
+        """Called ten times a second. Returns True to stop."""
         if await super().on_tick(counter):
             return True
         if self._deadline is None:
             return self._nothing_is_served()
         if not (unfinished := self._num_unfinished()):
             return True
-        self.models.give_up_silent_uploads()
+        self.models.fail_silent_uploads()
         if time.monotonic() < self._deadline and not self._is_forced:
             return False
         logger.warning("%d requests were cut off", unfinished)
@@ -139,15 +139,15 @@ class Server(uvicorn.Server):
         return admitted + self.models.uploads.num
 
     def _nothing_is_served(self) -> bool:
-        """Whether every model has failed, so that whoever watches the process should know."""
+        """True if every model has failed; the process then ends, so that its supervisor notices."""
         if any(model.state != "failed" for model in self.models.models.values()):
             return False
-        logger.error("no model can be served")
+        logger.error("all models have failed")
         self.exit_code = FAILED
         return True
 
 
-def collect_what_requests_leave() -> None:
+def restore_garbage_collection() -> None:
     """Restore Python's garbage collection thresholds, for objects created from now on.
 
     The command raises the thresholds, because imports create many objects. Objects of imports and models are frozen, so
@@ -159,12 +159,14 @@ def collect_what_requests_leave() -> None:
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
-    """Sockets that are bound to all addresses of a host, for port 0 to the first. Raises AddressError."""
+    """Return sockets bound to all addresses of a host, or for port 0 to the first one. Raises AddressError."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, UnicodeError) as error:  # UnicodeError: of what is no host name at all
+    except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
         reason = getattr(error, "strerror", None) or error
-        raise AddressError(f"this machine has no address {host}: {reason}") from None
+        raise AddressError(
+            f"the host {host} is unknown: {reason}. --host 0.0.0.0 listens at all addresses of this machine"
+        ) from None
     addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
     with contextlib.ExitStack() as opened:
         sockets: list[socket.socket] = []
@@ -172,7 +174,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
             for family, address in addresses if port else addresses[:1]:
                 bound = socket.create_server(address, family=family, backlog=BACKLOG)
                 sockets.append(opened.enter_context(bound))
-                bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # which the connections inherit
+                bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections inherit it
         except OSError as error:
             raise _address_error(error, host, port) from None
         opened.pop_all()
@@ -183,21 +185,21 @@ def _address_error(error: OSError, host: str, port: int) -> AddressError:
     if error.errno == errno.EADDRINUSE:
         return AddressError(f"port {port} of {host} is in use: stop what listens there, or choose another --port")
     if error.errno == errno.EACCES:
-        return AddressError(f"port {port} is for the administrator; choose one from 1024 up, behind a proxy if need be")
+        return AddressError(f"port {port} needs root rights: choose a --port from 1024 up, if needed behind a proxy")
     if error.errno == errno.EADDRNOTAVAIL:
-        return AddressError(f"{host} is no address of this machine; 0.0.0.0 is all that it has")
-    return AddressError(f"cannot listen on port {port} of {host}: {error.strerror}")
+        return AddressError(f"{host} is not an address of this machine: --host 0.0.0.0 listens at all of its addresses")
+    return AddressError(f"cannot listen at port {port} of {host}: {error.strerror}")
 
 
 def url_of(bound: socket.socket, settings: ServerSettings) -> str:
-    """Where the server is, without a slash at its end."""
+    """Return the server's URL, without a trailing slash."""
     port = bound.getsockname()[1]
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     return f"http://{host}:{port}{settings.root_path}"
 
 
 def _allow_many_files() -> None:
-    """Raise this process's bound of open files as far as it may be: each client takes one."""
+    """Raise this process's limit of open files as far as allowed; each client needs one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:

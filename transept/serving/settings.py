@@ -1,4 +1,4 @@
-"""ServerSettings: all that may be set on a server. `configuration` reads them; nothing heavy is imported here."""
+"""ServerSettings: the settings of a server. `configuration` reads them. This module does not import torch."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from transept.options import Option, declared, declares_options, refusal, take_o
 
 MIB = 1 << 20
 MAX_UPLOAD_MB = 512
-MAX_RUNNING = 16  # jobs of a model: as many recordings as the library holds in memory at a time
+MAX_RUNNING = 16  # jobs of a model; the library also holds this many recordings in memory at a time
 MAX_QUEUE = 64
 MAX_UPLOADS = 512
 AUDIO_MEMORY_MB = 2048
 MAX_AUDIO_SECONDS = 4 * 3600.0
-HEADER_SAFE = re.compile(r"[\x21-\x7e]+")  # what an Authorization header carries as it is
+HEADER_SAFE = re.compile(r"[\x21-\x7e]+")  # characters that an Authorization header can contain unencoded
 ORIGIN = re.compile(r"\*|https?://[^/\s]+")
 
 
@@ -33,7 +33,7 @@ class ModelSource:
 
     @classmethod
     def parse(cls, text: str) -> ModelSource:
-        """``NAME=MODEL``, or ``MODEL``, which is then its name as well. Raises ParameterError for an empty part."""
+        """Parse ``NAME=MODEL``, or ``MODEL``, which is then also its name. Raises ParameterError for an empty part."""
         name, equals, source = text.partition("=")
         if not equals:
             name = source = text
@@ -123,7 +123,7 @@ class ServerSettings:
                 raise refusal(self, message, "models")
         take_options(self)
         if not self.host.strip():
-            raise refusal(self, "{host} is empty; 127.0.0.1 is this machine alone, 0.0.0.0 all its networks")
+            raise refusal(self, "{host} is empty: 127.0.0.1 serves this machine alone, 0.0.0.0 all its networks")
         for origin in self.cors:
             if not ORIGIN.fullmatch(origin):
                 raise refusal(self, f"{{cors}} takes origins such as https://example.org, or *, not {origin!r}")
@@ -137,17 +137,17 @@ class ServerSettings:
             raise refusal(self, f"{{root_path}} must be a path such as /speech, not {self.root_path!r}")
         object.__setattr__(self, "root_path", root_path)
         if "model" in self.engine:
-            message = "{engine.model} is one of the server's models; leave it out of engine"
+            message = "{engine.model} is set by the server's models; leave it out of engine"
             raise ParameterError(message, param="engine.model", value=self.engine["model"])
         if not isinstance(self.engine.get("limits", {}), Mapping):
-            message = f"{{limits}} must be a table of them, not {self.engine['limits']!r}"
+            message = f"{{limits}} must be a table of limits, not {self.engine['limits']!r}"
             raise ParameterError(message, param="limits", value=self.engine["limits"])
         EngineConfig(self.models[0].source, **self.engine_options())  # raises, before anything heavy is imported
         object.__setattr__(self, "engine", by_own_names(self.engine, declared(EngineConfig).values()))
 
     @property
     def max_upload_bytes(self) -> int:
-        """Of a request's body."""
+        """Bytes of a request's body at most."""
         return int(self.max_upload_mb * MIB)
 
     @property
@@ -156,7 +156,7 @@ class ServerSettings:
         return int(self.audio_memory_mb * MIB)
 
     def engine_options(self) -> dict[str, Any]:
-        """The keywords of every model's Engine."""
+        """Return the keywords of every model's Engine."""
         limits = {
             name: getattr(self, name)
             for name in ("max_audio_seconds", "max_text_characters")
@@ -167,15 +167,15 @@ class ServerSettings:
 
 
 def read_keys(path: str | Path) -> tuple[str, ...]:
-    """The keys in a file, one a line; empty lines and lines that begin with # are none. Raises ParameterError."""
+    """Return the keys in a file, one a line, without empty lines and comments (#). Raises ParameterError."""
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         message = f'the file of {{api_key_file}} "{path}" cannot be read: {reason}'
         raise ParameterError(message, param="api_key_file", value=path) from None
     keys = tuple(line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#"))
     if not keys:
-        message = f'the file of {{api_key_file}} "{path}" holds no key; one stands on each line'
+        message = f'the file of {{api_key_file}} "{path}" has no key: write one key a line'
         raise ParameterError(message, param="api_key_file", value=path)
     return keys

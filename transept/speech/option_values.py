@@ -38,7 +38,7 @@ def temperatures(name: str, given: Any) -> float | tuple[float, ...]:
         values = (finite(given),) if isinstance(given, Real) else numbers(name, given, "0.2 or (0.0, 0.2, 0.4)")
     if not values or not all(0.0 <= each <= MAX_TEMPERATURE for each in values):
         raise ParameterError(
-            f"{{{name}}} must be numbers of at least 0 and at most {MAX_TEMPERATURE:g}, one or several, not {given!r}",
+            f"{{{name}}} must be one or several numbers of at least 0 and at most {MAX_TEMPERATURE:g}, not {{{name}!}}",
             param=name,
             value=given,
         )
@@ -73,7 +73,7 @@ def clip_times(name: str, given: Any) -> tuple[float, ...]:
     times = numbers(name, _flat_clips(name, given), "(0.0, 10.0)")
     if list(times) != sorted(times) or not all(0.0 <= time < math.inf for time in times):
         raise ParameterError(
-            f"{{{name}}} must be rising times in seconds from 0 up, not {list(times)}", param=name, value=given
+            f"{{{name}}} must be rising times in seconds from 0 up, not {{{name}!}}", param=name, value=given
         )
     return times
 
@@ -119,7 +119,7 @@ def pattern(name: str, given: Any) -> Any:
         regex.compile(given)
     except (regex.error, RecursionError, OverflowError) as error:
         raise ParameterError(
-            f"{{{name}}} is not a regular expression: {error}: {shown(given)}", param=name, value=given
+            f"{{{name}}} is not a regular expression: {error}: {{{name}!}}", param=name, value=given
         ) from None
     return given
 
@@ -135,7 +135,7 @@ def encoder_context(name: str, given: Any) -> Any:
         if not isinstance(given, bool) and 0.0 <= seconds < math.inf:
             return seconds
     raise ParameterError(
-        f'{{{name}}} must be "{CALIBRATED}" or seconds of at least 0, not {shown(given)}', param=name, value=given
+        f'{{{name}}} must be "{CALIBRATED}" or seconds of at least 0, not {{{name}!}}', param=name, value=given
     )
 
 
@@ -159,7 +159,7 @@ def numbers(name: str, given: str | Iterable[float], example: str) -> tuple[floa
         return tuple(float(value) for value in values)
     except (OverflowError, TypeError, ValueError):
         raise ParameterError(
-            f"{{{name}}} must be numbers, such as {example}, not {given!r}", param=name, value=given
+            f"{{{name}}} must be numbers, such as {example}, not {{{name}!}}", param=name, value=given
         ) from None
 
 
@@ -176,7 +176,7 @@ def token_ids(
         values = [int(part) for part in given.split(",") if part.strip()] if isinstance(given, str) else given
         tokens = tuple(operator.index(token) for token in values)
     except (TypeError, ValueError):
-        raise ParameterError(f"{{{name}}} must be {wanted}, not {given!r}", param=name, value=given) from None
+        raise ParameterError(f"{{{name}}} must be {wanted}, not {{{name}!}}", param=name, value=given) from None
     if tokens and min(tokens) < lowest:
         raise ParameterError(f"{{{name}}} holds {min(tokens)}; token ids start at 0", param=name, value=given)
     return tokens

@@ -230,7 +230,9 @@ class SpeechModel:
             self.tokenizer.opening_tokens(
                 spoken, "transcribe", timestamps=False
             )  # refuses an unknown spoken language first
-            message = f"this model has no target languages, so {asked!r} is not one; leave {{target_language}} out"
+            message = (
+                "this model has no target languages, so {target_language!} is not one; leave {target_language} out"
+            )
             raise refusal(options, message)
         known = ", ".join(self.target_languages)
         raise refusal(
@@ -268,11 +270,11 @@ class SpeechModel:
         name, code = language.strip().lower(), self._code(language, self.languages)
         if self.languages and code not in self.languages:
             if (meant := LANGUAGES.get(name)) in self.languages:
-                message = f"this model has no {{language}} {language!r}. Did you mean {meant!r}?"
+                message = f"this model has no {{language}} {{language!}}. Did you mean {meant!r}?"
                 raise ParameterError(message, param="language", value=language)
             names = (known for known, code in self.spec.language_names.items() if code in self.languages)
             known = names if len(name) > 3 else self.languages
-            message = f"this model has no {{language}} {language!r}.{suggest(name, known)}"
+            message = f"this model has no {{language}} {{language!}}.{suggest(name, known)}"
             raise ParameterError(message, param="language", value=language)
         return code
 

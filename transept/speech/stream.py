@@ -1,7 +1,7 @@
 """SegmentStream: the segments of one recording, each as soon as it is certain, and its info.
 
 `Transcriber.stream` returns one, over the events of the recording's job (`transept.speech.recording`). Streams for
-asyncio (`transept.serving.async_stream`) sort the same events with `StreamedEvents`.
+asyncio (`transept.serving.async_tasks`) sort the same events with `StreamedEvents`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Unpack
 
-from transept.errors import ParameterError, shown
+from transept.errors import ParameterError
 from transept.option_names import finite
 from transept.options import LONE_SURROGATE
 from transept.speech.options import TranscriptionOptions
@@ -200,6 +200,13 @@ class _Fields:
         """Return a time."""
         return float(self._checked(name, default, _is_time, f"a number of seconds from 0 to {MAX_SECONDS:.0f}"))
 
+    def span(self) -> tuple[float, float]:
+        """Return ``start`` and ``end``."""
+        start, end = self.seconds("start"), self.seconds("end")
+        if end < start:
+            raise _wrong(self._at("end"), f"at least start, which is {start:g}", end)
+        return start, end
+
     def number(self, name: str, default: float) -> float:
         """Return a finite number."""
         return float(self._checked(name, default, _is_number, "a number"))
@@ -248,31 +255,31 @@ class _Fields:
 def _segment(fields: _Fields, index: int) -> Segment:
     """Return a segment. index: its id if the dict has none, or has that of an event (``"seg_3"``)."""
     has_words, has_logprobs = (fields.raw(name) is not None for name in ("words", "token_logprobs"))
+    start, end = fields.span()
     return Segment(
         id=index if isinstance(fields.raw("id"), str) else fields.integer("id", index),
         seek=fields.integer("seek", 0),
-        start=fields.seconds("start"),
-        end=fields.seconds("end"),
+        start=start,
+        end=end,
         text=fields.text("text"),
         tokens=fields.items("tokens", _is_index, "an integer of at least 0"),
         temperature=fields.number("temperature", 0.0),
         avg_logprob=fields.number("avg_logprob", 0.0),
         compression_ratio=fields.number("compression_ratio", 0.0),
         no_speech_prob=fields.number("no_speech_prob", 0.0),
-        words=[_word(each) for each in fields.objects("words")] if has_words else None,
+        words=[_word(each, start, end) for each in fields.objects("words")] if has_words else None,
         token_logprobs=fields.items("token_logprobs", _is_number, "a number") if has_logprobs else None,
         language=fields.text("language", "") or None,
         speaker=fields.text("speaker", "") or None,
     )
 
 
-def _word(fields: _Fields) -> Word:
-    return Word(
-        start=fields.seconds("start"),
-        end=fields.seconds("end"),
-        word=fields.text("word"),
-        probability=fields.number("probability", 1.0),
-    )
+def _word(fields: _Fields, earliest: float, latest: float) -> Word:
+    """Return a word. earliest, latest: the times of its segment, which it must overlap or touch."""
+    start, end = fields.span()
+    if end < earliest or start > latest:
+        raise _wrong(fields._at("start"), f"within its segment, from {earliest:g} to {latest:g}", start)
+    return Word(start, end, fields.text("word"), fields.number("probability", 1.0))
 
 
 def _is_text(value: Any) -> bool:
@@ -296,4 +303,4 @@ def _is_stretch(value: Any) -> bool:
 
 
 def _wrong(place: str, wanted: str, value: Any) -> ParameterError:
-    return ParameterError(f"{{{place}}} must be {wanted}, not {shown(value)}", param=place, value=value)
+    return ParameterError(f"{{{place}}} must be {wanted}, not {{{place}!}}", param=place, value=value)

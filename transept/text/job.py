@@ -85,7 +85,7 @@ def _text_task(engine: Engine, task: Task, source: str | None, target: str | Non
     """Return the task as the model's family declares it."""
     spec = engine.spec.text or TextSpec()
     if task not in TASKS:
-        message = f"there is no {{task}} {task!r}.{suggest(str(task), TASKS)}"
+        message = f"there is no {{task}} {{task!}}.{suggest(str(task), TASKS)}"
         raise ParameterError(message, param="task", value=task)
     if task == "translate" and spec.translate is not None:
         return _asked(engine, task, source, target)

@@ -54,7 +54,7 @@ def make_job(engine: Engine, options: Mapping[str, Any]) -> ReadingJob:
     known = tasks(engine, spec)
     name = next(iter(known)) if task is None else task
     if name not in known:
-        message = f"there is no {{task}} {task!r} with this model.{suggest(name, known)}"
+        message = f"there is no {{task}} {{task!}} with this model.{suggest(name, known)}"
         raise ParameterError(message, param="task", value=task)
     chosen = known[name]
     decoder_prompt = None if chosen.decoder_prompt is None else list(chosen.decoder_prompt)

@@ -10,7 +10,8 @@ from typing import Any
 
 from transept.errors import ParameterError, suggest
 from transept.speech.output.subtitles import Cue, SubtitleLayout, cues_of_words, fill_subtitles
-from transept.speech.output.writers import subrip, web_video_text, write_transcript
+from transept.speech.output.writers import FORMATS as WRITERS
+from transept.speech.output.writers import subrip, web_video_text
 from transept.speech.segments import Segment, Word
 
 FORMATS = ("txt", "vtt", "srt", "tsv", "json")  # of "all"
@@ -48,7 +49,8 @@ def get_writer(output_format: str, output_dir: str) -> Writer:
                 text = SUBTITLES[name](_cues(segments, layout_of_subtitles, with_words))
                 file.write_text(text, encoding="utf-8", newline="\n")
             else:
-                write_transcript(file, name, segments, result.get("language") or "", layout_of_subtitles)
+                text = WRITERS[name](segments, result.get("language") or "", layout_of_subtitles)
+                file.write_text(text, encoding="utf-8", newline="\n")
 
     return write
 

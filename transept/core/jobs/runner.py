@@ -65,7 +65,7 @@ class JobRunner:
         """
         for name, bound in (("max_jobs", max_jobs), ("max_requests", 1 if max_requests is None else max_requests)):
             if isinstance(bound, bool) or not isinstance(bound, int) or bound < 1:
-                message = f"{{{name}}} must be an integer of at least 1, not {shown(bound)}"
+                message = f"{{{name}}} must be an integer of at least 1, not {{{name}!}}"
                 raise ParameterError(message, param=name, value=bound)
         if not isinstance(jobs, Iterable):
             raise ParameterError(

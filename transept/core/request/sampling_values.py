@@ -41,7 +41,7 @@ def token_ids(name: str, given: Any) -> tuple[int, ...] | None:
     try:
         tokens = tuple(operator.index(token) for token in islice(given, MAX_TOKEN_IDS + 1))
     except Exception:  # of any iterable
-        raise _refusal(name, given, f"must be a list of token ids, not {shown(given)}") from None
+        raise _refusal(name, given, f"must be a list of token ids, not {{{name}!}}") from None
     if len(tokens) > MAX_TOKEN_IDS:
         raise _refusal(name, given, f"holds more than {MAX_TOKEN_IDS} token ids")
     if tokens and min(tokens) < 0:
@@ -62,7 +62,7 @@ def logit_bias(name: str, given: Any) -> tuple[tuple[int, float], ...]:
             for token, value in dict(given).items()
         }
     except (OverflowError, TypeError, ValueError):
-        raise _refusal(name, given, f"must be {{token id: number}}, not {shown(given)}") from None
+        raise _refusal(name, given, f"must be {{token id: number}}, not {{{name}!}}") from None
     for token, value in bias.items():
         if token < 0 or not -MAX_BIAS <= value <= MAX_BIAS:
             wanted = f"token ids of at least 0 and numbers in [-{MAX_BIAS:g}, {MAX_BIAS:g}]"
@@ -100,7 +100,7 @@ def texts(name: str, given: Any) -> tuple[str, ...]:
     if len(texts) > most:
         raise _refusal(name, given, f"holds more than {most} strings")
     if any(not isinstance(text, str) or not text for text in texts):
-        raise _refusal(name, given, f"must be a non-empty string or a list of them, not {shown(given)}")
+        raise _refusal(name, given, f"must be a non-empty string or a list of them, not {{{name}!}}")
     if any(LONE_SURROGATE.search(text) for text in texts):
-        raise _refusal(name, given, f"holds half a surrogate pair, which is not valid text: {shown(given)}")
+        raise _refusal(name, given, f"holds half a surrogate pair, which is not valid text: {{{name}!}}")
     return texts

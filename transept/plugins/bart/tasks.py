@@ -151,10 +151,10 @@ def _code(param: str, language: str, codes: dict[str, int]) -> str:
     """Return the code of a language: ``"ro_RO"`` for ``"ro"`` and ``"ro_RO"``. param: the language's option."""
     fitting = [code for code in codes if language.casefold() in (code.casefold(), _short(code))]
     if len(fitting) > 1:
-        message = f"this model has {language!r} in several scripts; choose one as {{{param}}}: {', '.join(fitting)}"
+        message = f"this model has {{{param}!}} in several scripts; choose one as {{{param}}}: {', '.join(fitting)}"
         raise ParameterError(message, param=param, value=language)
     if not fitting:
-        message = f"this model has no language {language!r} as {{{param}}}.{suggest(language, codes)}"
+        message = f"this model has no language {{{param}!}} as {{{param}}}.{suggest(language, codes)}"
         raise ParameterError(message, param=param, value=language)
     return fitting[0]
 

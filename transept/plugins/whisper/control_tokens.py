@@ -196,7 +196,7 @@ def decoder_prompt(
     """
     tokens = tokens_of(view)
     if task not in ("transcribe", "translate"):
-        message = f'{{task}} must be "transcribe" or "translate", not {task!r}'
+        message = '{task} must be "transcribe" or "translate", not {task!}'
         raise ParameterError(message, param="task", value=task)
     prompt = [tokens.start_of_transcript]
     if tokens.multilingual:
@@ -211,7 +211,7 @@ def decoder_prompt(
     elif language not in (None, "en"):
         use = "use a multilingual one, or " if language in LANGUAGES else ""
         raise ParameterError(
-            f"this checkpoint knows English only, not {language!r}; {use}leave {{language}} out if English is spoken",
+            f"this checkpoint knows English only, not {{language!}}; {use}leave {{language}} out if English is spoken",
             param="language",
             value=language,
         )

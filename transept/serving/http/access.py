@@ -11,14 +11,14 @@ import re
 import time
 import uuid
 from collections.abc import Collection
+from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from transept.serving.errors import ApiError
-from transept.serving.http.failures import answer_to
+from transept.serving.errors import ApiError, answer_to
 from transept.serving.http.request_log import endpoint_of, log_request
 from transept.serving.http.rules import check_encoding
 from transept.serving.models import ServedModels
@@ -55,7 +55,7 @@ class Access:
         self.keys = tuple(key.encode() for key in self.settings.api_keys)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
@@ -82,10 +82,10 @@ class Access:
         try:
             self._check_key(scope, headers)
             check_encoding(headers)
-            await self.app(scope, self._bounded(headers, _counted(scope, receive)), send_with_id)
+            await self.app(scope, self._bounded(scope["state"], headers, receive), send_with_id)
         except Exception as error:
             if status:
-                raise  # in the middle of an answer
+                raise  # the answer has begun
             await answer_to(scope, error).response()(scope, receive, send_with_id)
         finally:
             if scope["type"] == "http":
@@ -107,26 +107,29 @@ class Access:
             return
         scheme, _, key = headers.get("authorization", "").partition(" ")
         given = key.strip().encode() if scheme.lower() == "bearer" else b""
-        if not sum(hmac.compare_digest(given, each) for each in self.keys):  # all of them, however early one fits
+        if not sum(
+            hmac.compare_digest(given, each) for each in self.keys
+        ):  # compares all, so that the time does not depend on the key
             what = "is wrong" if given else "is missing"
-            raise ApiError(401, f"the API key {what}; send it as Authorization: Bearer KEY", code="invalid_api_key")
+            raise ApiError(401, f"the API key {what}: send it as Authorization: Bearer KEY", code="invalid_api_key")
 
-    def _bounded(self, headers: Headers, receive: Receive) -> Receive:
-        """A `receive` that raises ApiError: 413 as soon as the body is too large, 408 when it stops coming, 503 when
-        the server ends meanwhile.
+    def _bounded(self, state: dict[str, Any], headers: Headers, receive: Receive) -> Receive:
+        """Wrap `receive` to raise ApiError: 413 once the body is too large, 408 if it pauses too long, 503 if the
+        server ends meanwhile.
 
-        Raises 413 itself for a body that says so.
+        Raises 413 at once if Content-Length is too large. Counts the received bytes in `num_bytes` of the state.
         """
+        state["num_bytes"] = 0
         limit, patience = self.settings.max_upload_bytes, self.settings.upload_timeout
         announced = headers.get("content-length", "0")
         if announced.isdecimal() and int(announced) > limit:
             raise _too_large(limit)
-        num_bytes, has_ended, pace = 0, False, UploadPace(patience)
+        has_ended, pace = False, UploadPace(patience)
 
         async def bounded() -> Message:
-            nonlocal num_bytes, has_ended
+            nonlocal has_ended
             if has_ended:
-                return await receive()  # tells when the client goes away
+                return await receive()  # waits until the client disconnects
             begin = time.monotonic()
             timeout = asyncio.timeout(pace.seconds_left)
             self.models.reading.add(timeout)
@@ -135,31 +138,21 @@ class Access:
                     message = await receive()
             except TimeoutError:
                 self.models.check_open()
-                raise ApiError(408, f"the request came too slowly: {num_bytes} bytes so far", code="timeout") from None
+                raise ApiError(
+                    408, f"the upload was too slow: {state['num_bytes']} bytes so far. Send it again", code="timeout"
+                ) from None
             finally:
                 self.models.reading.discard(timeout)
             if message["type"] == "http.request":
-                pace.came(len(message.get("body", b"")), time.monotonic() - begin)
-                num_bytes += len(message.get("body", b""))
+                received = len(message.get("body", b""))
+                pace.came(received, time.monotonic() - begin)
+                state["num_bytes"] += received
                 has_ended = not message.get("more_body", False)
-            if num_bytes > limit:
+            if state["num_bytes"] > limit:
                 raise _too_large(limit)
             return message
 
         return bounded
-
-
-def _counted(scope: Scope, receive: Receive) -> Receive:
-    """Wrap `receive` to count the bytes of the body in `num_bytes` of the scope's state."""
-    state = scope["state"]
-    state["num_bytes"] = 0
-
-    async def counted() -> Message:
-        message = await receive()
-        state["num_bytes"] += len(message.get("body", b""))
-        return message
-
-    return counted
 
 
 def _too_large(limit: int) -> ApiError:

@@ -34,7 +34,7 @@ class ErrorDetails(TypedDict):
 
 
 class ErrorAnswer(TypedDict):
-    """The answer to a request that fails, in OpenAI's shape."""
+    """The answer to a request that fails, in OpenAI's format."""
 
     error: ErrorDetails
 
@@ -49,7 +49,7 @@ def answers(json: Any, events: Any = None, texts: Iterable[str] = ()) -> dict[in
     return {200: {"description": "The answer.", "content": content}}
 
 
-ERRORS: dict[int | str, dict[str, Any]] = {"default": {"description": "What went wrong.", "model": ErrorAnswer}}
+ERRORS: dict[int | str, dict[str, Any]] = {"default": {"description": "An error.", "model": ErrorAnswer}}
 
 
 def schema_of_type(kind: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The application: all endpoints, what every request passes through, and loading and draining with its lifetime."""
+"""The application: all endpoints and middleware, and a lifespan that loads and drains the models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from transept.serving.errors import ApiError, client_gone
+from transept.serving.errors import ApiError, answer_to, client_gone
 from transept.serving.http import (
     api_docs,
     catalog,
@@ -29,7 +29,6 @@ from transept.serving.http import (
 )
 from transept.serving.http.access import Access, cross_origin
 from transept.serving.http.answers import ERRORS
-from transept.serving.http.failures import answer_to
 from transept.serving.http.rules import HttpRules, refuse_query
 from transept.serving.metrics import Metrics
 from transept.serving.models import ServedModels
@@ -49,7 +48,7 @@ PAGE_HEADERS = {
 
 
 def build_app(settings: ServerSettings) -> FastAPI:
-    """The ASGI application of `transept serve`. Its models load when it starts; it drains when it is shut down.
+    """Return the ASGI application of `transept serve`. Its models load at startup; it drains at shutdown.
 
     app.state: settings (ServerSettings), models (ServedModels), metrics (Metrics), routes (all, for `endpoint_of`).
     """
@@ -85,7 +84,7 @@ def build_app(settings: ServerSettings) -> FastAPI:
 
 
 class _Page(StaticFiles):
-    """The page's files, with its headers."""
+    """The page's files, with the page's headers."""
 
     async def get_response(self, path: str, scope: Any) -> Response:
         response = await super().get_response(path, scope)
@@ -105,10 +104,10 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 async def _answer(request: Request, error: Exception) -> JSONResponse:
-    """The answer to what an endpoint raised, in OpenAI's shape."""
+    """Return the answer to an endpoint's exception, in OpenAI's format."""
     if isinstance(error, RequestValidationError):
         error = _of_validation(error)
-    elif isinstance(error, HTTPException):  # of routing, and of bodies that cannot be parsed
+    elif isinstance(error, HTTPException):  # of routing, or a body that cannot be parsed
         headers = {"Allow": _allowed(error)} if error.status_code == 405 else None
         detail = {404: f"there is no {request.url.path}; see /docs", 405: "this path takes other methods; see Allow"}
         code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "invalid_body")
@@ -127,7 +126,7 @@ def _allowed(error: HTTPException) -> str:
 
 
 def _of_validation(error: RequestValidationError) -> ApiError:
-    """The first of pydantic's complaints, with its field."""
+    """Return pydantic's first error, with its field."""
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"][1:]) or None
     message = f"{field}: {first['msg']}" if field else first["msg"]

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from jiter import from_json
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from transept.core.request.sampling_params import SamplingParams
 from transept.serving.errors import ApiError, as_json
-from transept.serving.http.fields import Body
+from transept.serving.http.fields import Body, Given
 
 MAX_JSON_BYTES = 8 << 20  # twice the Bible; split a larger text into several documents
+MAX_VALUES = 300_000  # of a body: more than the tokens of the most prompts; parsed in a tenth of a second
+PIECE = 64 << 10  # bytes of a body that are counted at a time
+STRING = re.compile(rb'"[^"]*(?:"|$)')
 NOT_OVER_HTTP = {"logits_processors", "prompt_probe", "detokenize"}  # Python objects, and an option that leaves no text
 OPENAI_TEMPERATURE = 1.0  # the default of OpenAI's API
 FILTERS = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}  # sampling filters, each with the value that turns it off
 
 
 def json_of(
-    body: Body, most: int = MAX_JSON_BYTES, what: str = "text"
-) -> Callable[[Request], Coroutine[Any, Any, dict[str, Any]]]:
+    body: Body, most: int = MAX_JSON_BYTES, max_values: int = MAX_VALUES, what: str = "text"
+) -> Callable[[Request], Coroutine[Any, Any, Given]]:
     """Return a dependency of an endpoint: the fields of the body, a JSON object, without those that are null.
 
-    most: bytes of a body. what: its content, for errors. The dependency raises ApiError: 413 for a larger body; 400 for
-    one that is not a JSON object in UTF-8, or that has a duplicate name, NaN, lists hundreds deep or an unknown field.
+    most, max_values: bytes and values of a body. what: its content, for errors. The dependency raises ApiError: 413 for
+    a larger body; 400 for one that is not a JSON object in UTF-8, or that has a duplicate name, NaN, lists hundreds
+    deep or an unknown field.
     """
 
-    async def fields(request: Request) -> dict[str, Any]:
+    async def fields(request: Request) -> Given:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != body.media_type:
             raise _invalid(f"send this as {body.media_type}, not {kind or 'without a type'}")
@@ -37,11 +43,30 @@ def json_of(
             if len(received) > most:
                 message = f"the body is larger than {most >> 20} MiB: split the {what}"
                 raise ApiError(413, message, code="too_large")
-        given = parse(bytes(received))
+        whole = bytes(received)
+        # The parser holds the GIL, so its work is bounded: by separators, first with those in strings.
+        if _separators(whole) > max_values and await run_in_threadpool(num_separators, whole) > max_values:
+            message = f"the body has more than {max_values} values: split the {what}"
+            raise ApiError(413, message, code="too_large")
+        given = parse(whole)
         body.check(given)
-        return body.by_own_names({name: value for name, value in given.items() if value is not None})
+        return body.given({name: value for name, value in given.items() if value is not None})
 
     return fields
+
+
+def num_separators(body: bytes) -> int:
+    """Return the number of commas and opening brackets outside the strings of a JSON text, which bounds its values."""
+    plain, num, in_string = body.replace(rb"\\", b"").replace(rb"\"", b""), 0, False
+    for begin in range(0, len(plain), PIECE):
+        piece = b'"' * in_string + plain[begin : begin + PIECE]
+        in_string = piece.count(b'"') % 2 == 1
+        num += _separators(STRING.sub(b"", piece))
+    return num
+
+
+def _separators(text: bytes) -> int:
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
 def parse(body: bytes) -> dict[str, Any]:
@@ -70,6 +95,24 @@ def as_openai_samples(options: Mapping[str, Any]) -> dict[str, Any]:
     if temperature is None and not searches and any(value != FILTERS[name] for name, value in filters.items()):
         given["temperature"] = OPENAI_TEMPERATURE
     return given
+
+
+def one_or_several(is_right: Callable[[Any], bool], one: str, several: str) -> Callable[[str, Any], list[Any]]:
+    """Return the parser of a field that takes a value or a list of values.
+
+    is_right: returns True for a valid value. one, several: describe a valid value and a valid field, for ApiError.
+    """
+
+    def parse(name: str, given: Any) -> list[Any]:
+        values = given if isinstance(given, list) and not is_right(given) else [given]
+        at_fault = [index for index, each in enumerate(values) if not is_right(each)]
+        if len(values) > 1 and at_fault:
+            raise wrong(f"{name}[{at_fault[0]}]", one, values[at_fault[0]])
+        if not values or at_fault:
+            raise wrong(name, several, given)
+        return values
+
+    return parse
 
 
 def wrong(name: str, wanted: str, value: Any) -> ApiError:

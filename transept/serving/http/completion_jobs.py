@@ -1,4 +1,4 @@
-"""The job of a completion: prompts in, choices out, piece by piece where they are streamed."""
+"""The job of a completion: generates the choices of all prompts, in pieces if they are streamed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from transept.text.document import settled
 
 @dataclass(frozen=True)
 class Piece:
-    """A choice, or what is new of it.
+    """A choice, or a new piece of one.
 
-    prompt_index, sample_index: whose it is. text, token_ids, logprobs: what is new. token_before: the last one that is
-    not. finish_reason: None before the end.
+    prompt_index, sample_index: identify the choice. text, token_ids, logprobs: of the piece. token_before: the last
+    token of the previous piece. finish_reason: None before the end.
     """
 
     prompt_index: int
@@ -36,18 +36,18 @@ class Piece:
 
 
 def complete(engine: Engine, prompts: Sequence[Prompt], params: SamplingParams, stream: bool) -> Job:
-    """A job: all prompts in one batch. Its result is every choice, whole; its events, with stream, are pieces of them.
+    """A job for all prompts in one batch, whose result is the list of whole choices. stream: yield their pieces.
 
-    Of a beam search the text is known at its end: that is one piece.
+    A beam search knows its texts only at the end, so each is one piece.
     """
     requests: list[PreparedRequest] = yield Offload(lambda: _prepared(engine, prompts, params))
     outputs: list[RequestOutput | None] = yield Submit(requests, stream)
-    told: dict[tuple[int, int], tuple[int, int]] = {}  # choice -> characters and tokens that were
+    sent: dict[tuple[int, int], tuple[int, int]] = {}  # choice -> characters and tokens that were yielded
     while stream:
         for prompt_index, output in enumerate(outputs):
             if output is not None and (output.finished or len(output.outputs) == params.n):  # others may be beams
                 for completion in output.outputs:
-                    piece = _news(prompt_index, output, completion, params, engine.tokenizer, told)
+                    piece = _next_piece(prompt_index, output, completion, params, engine.tokenizer, sent)
                     if piece is not None:
                         yield piece
         if all(output is not None and output.finished for output in outputs):
@@ -74,35 +74,35 @@ def _prepared(engine: Engine, prompts: Sequence[Prompt], params: SamplingParams)
     return requests
 
 
-def _news(
+def _next_piece(
     prompt_index: int,
     output: RequestOutput,
     completion: CompletionOutput,
     params: SamplingParams,
     tokenizer: Any,
-    told: dict[tuple[int, int], tuple[int, int]],
+    sent: dict[tuple[int, int], tuple[int, int]],
 ) -> Piece | None:
-    """What is new of a choice, and final; None for nothing, and after its end."""
+    """Return the next final piece of a choice; None if there is none, or after its end."""
     choice = prompt_index, completion.index
-    num_characters, num_tokens = told.get(choice, (0, 0))
+    num_characters, num_tokens = sent.get(choice, (0, 0))
     if num_characters < 0:
         return None
     ended = completion.finish_reason is not None
     text = completion.text if ended else settled(completion.text, params.stop, tokenizer)
     if len(text) <= num_characters and not ended:
         return None
-    told[choice] = (-1, 0) if ended else (len(text), len(completion.token_ids))
+    sent[choice] = (-1, 0) if ended else (len(text), len(completion.token_ids))
     return _piece(prompt_index, output, completion, text[num_characters:], num_tokens)
 
 
-def _piece(prompt_index: int, output: RequestOutput, completion: CompletionOutput, text: str, num_told: int) -> Piece:
+def _piece(prompt_index: int, output: RequestOutput, completion: CompletionOutput, text: str, num_sent: int) -> Piece:
     return Piece(
         prompt_index,
         completion.index,
         text,
-        completion.token_ids[num_told:],
-        completion.token_ids[num_told - 1] if num_told else None,
-        None if completion.logprobs is None else completion.logprobs[num_told:],
+        completion.token_ids[num_sent:],
+        completion.token_ids[num_sent - 1] if num_sent else None,
+        None if completion.logprobs is None else completion.logprobs[num_sent:],
         completion.finish_reason,
         completion.cumulative_logprob,
         len(output.encoder_prompt_token_ids),

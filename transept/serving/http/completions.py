@@ -1,6 +1,6 @@
 """``POST /v1/completions``: OpenAI's completions with an encoder/decoder model, whose encoder reads the prompt.
 
-The decoder writes a new text, so there is nothing to echo and no suffix to write towards.
+The decoder generates a new text, so echo and suffix are not supported.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from transept.serving.errors import ApiError, api_error
 from transept.serving.http import bodies
 from transept.serving.http.answers import ErrorAnswer, TokenUsage, answers, token_usage
 from transept.serving.http.completion_jobs import Piece, complete
-from transept.serving.http.fields import JSON, Body
+from transept.serving.http.fields import JSON, Body, Given
 from transept.serving.http.places import Place, place_of
 from transept.serving.http.streams import attended, event_stream
 from transept.serving.http.token_logprobs import logprobs_of
@@ -34,26 +34,19 @@ router = APIRouter(tags=["text"])
 
 MAX_CHOICES = 128  # of one request, counting all samples of best_of
 MAX_LOGPROBS = 20
-HYPOTHESES = "num_return_sequences"  # what n is to a beam search; either may be sent
+HYPOTHESES = "num_return_sequences"  # n of a beam search; either may be sent
 PROMPTS = "a text, a list of texts, a list of token ids, or a list of such lists"
 A_PROMPT = "a text or a list of token ids"
 
 Tokens: TypeAlias = list[int]
 
 
-def _prompts(name: str, given: Any) -> list[str | Tokens]:
-    """Return a list of prompts. Raises ApiError for a wrong value, or for the first wrong entry of a list."""
-    several = given if isinstance(given, list) and not _are_token_ids(given) else [given]
-    wrong = [index for index, each in enumerate(several) if not (isinstance(each, str) or _are_token_ids(each))]
-    if len(several) > 1 and wrong:
-        raise bodies.wrong(f"{name}[{wrong[0]}]", A_PROMPT, several[wrong[0]])
-    if not several or wrong:
-        raise bodies.wrong(name, PROMPTS, given)
-    return several
+def _is_prompt(value: Any) -> bool:
+    return isinstance(value, str) or _are_token_ids(value)
 
 
 def _decoder_prompt(name: str, given: Any) -> str | Tokens | None:
-    if not (given is None or isinstance(given, str) or _are_token_ids(given)):
+    if not (given is None or _is_prompt(given)):
         raise bodies.wrong(name, A_PROMPT, given)
     return given
 
@@ -65,7 +58,7 @@ def _are_token_ids(value: Any) -> bool:
 @declares_options("stream_options has no")
 @dataclass(frozen=True)
 class StreamOptions:
-    """What a stream sends besides the text."""
+    """Options of a stream."""
 
     include_usage: Annotated[bool | None, Option("end with the numbers of tokens")] = None
     include_obfuscation: Annotated[bool | None, Option("has no effect")] = None
@@ -79,11 +72,12 @@ class OwnFields:
     """OpenAI's fields, and decoder_prompt. Fields that encoder/decoder models cannot support are refused."""
 
     prompt: Annotated[
-        str | list[str] | Tokens | list[Tokens], Option("what the encoder reads", wanted=PROMPTS, parse=_prompts)
+        str | list[str] | Tokens | list[Tokens],
+        Option("the encoder's input", wanted=PROMPTS, parse=bodies.one_or_several(_is_prompt, A_PROMPT, PROMPTS)),
     ]
     model: Annotated[str, Option("a name of `/v1/models`", "Default: the first text model.")] = ""
     decoder_prompt: Annotated[
-        str | Tokens | None, Option("what the decoder continues", "Default: the model's.", parse=_decoder_prompt)
+        str | Tokens | None, Option("start of the decoder's text", "Default: the model's.", parse=_decoder_prompt)
     ] = None
     n: Annotated[int | None, Option("choices of each prompt", ge=1, le=MAX_CHOICES)] = None
     num_return_sequences: Annotated[int | None, Option("the same as n", ge=1, le=MAX_CHOICES)] = None
@@ -91,12 +85,12 @@ class OwnFields:
     logprobs: Annotated[
         int | None, Option("log probabilities of this many likeliest tokens at each position", ge=0, le=MAX_LOGPROBS)
     ] = None
-    stream: Annotated[bool, Option("answer by server-sent events, as the text is found")] = False
+    stream: Annotated[bool, Option("answer by server-sent events as text is generated")] = False
     stream_options: Annotated[
-        StreamOptions | None, Option("what a stream sends besides the text", parse=partial(made_of, StreamOptions))
+        StreamOptions | None, Option("options of a stream", parse=partial(made_of, StreamOptions))
     ] = None
-    echo: Annotated[bool, Option("false: there is nothing to echo")] = False
-    suffix: Annotated[str | None, Option("empty: no model here writes towards a given end")] = None
+    echo: Annotated[bool, Option("must be false: there is nothing to echo")] = False
+    suffix: Annotated[str | None, Option("must be empty: encoder/decoder models cannot insert text")] = None
     user: Annotated[str | None, Option("has no effect")] = None
 
 
@@ -123,7 +117,7 @@ class Logprobs(TypedDict):
 
 
 class Choice(TypedDict):
-    """A text that the model writes. finish_reason: None before the end, in a stream."""
+    """A generated text. finish_reason: None before the end, in a stream."""
 
     text: str
     index: int
@@ -148,9 +142,9 @@ class Completion(TypedDict):
 async def completions(
     request: Request,
     place: Annotated[Place, Depends(place_of("text"))],
-    body: Annotated[dict[str, Any], Depends(bodies.json_of(BODY))],
+    body: Annotated[Given, Depends(bodies.json_of(BODY))],
 ) -> Response:
-    """What a text model writes for a prompt, in OpenAI's format."""
+    """Generate text for prompts, in OpenAI's format."""
     asked = _asked(body)
     model, ticket = await place.take(asked.fields.model)
     assert model.text is not None
@@ -165,7 +159,7 @@ async def completions(
 
 @dataclass(frozen=True)
 class Answer:
-    """Makes the answer to one request."""
+    """The answer to one request."""
 
     response_id: str
     model: str
@@ -241,32 +235,37 @@ class Answer:
         return token_usage(sum(read.values()), sum(len(piece.token_ids) for piece in pieces))
 
 
-def _asked(body: dict[str, Any]) -> Asked:
+def _asked(body: Given) -> Asked:
     """Check a body. Raises ApiError for fields that are invalid, unsupported or contradictory."""
-    fields = BODY.made(OwnFields, body)
+    fields = body.made(OwnFields)
     _refuse(fields)
     num_choices = fields.n or fields.num_return_sequences or 1
     best_of = fields.best_of or num_choices
     if best_of < num_choices:
-        raise ApiError(400, f"best_of={best_of} is less than n={num_choices}", param="best_of", code="invalid_value")
+        raise ApiError(
+            400,
+            f"best_of={best_of} is less than n={num_choices}: raise best_of or lower n",
+            param="best_of",
+            code="invalid_value",
+        )
     if best_of > num_choices and fields.stream:
-        message = "the best of several are known at their end, so best_of has no stream; leave one of them out"
+        message = "best_of cannot be streamed, because the best choices are known only at the end: leave one out"
         raise ApiError(400, message, param="best_of", code="invalid_value")
     if len(fields.prompt) * best_of > MAX_CHOICES:
         prompts = f"{len(fields.prompt)} prompts with {best_of} choices"
-        message = f"{prompts} are more than {MAX_CHOICES} in one request: split it"
+        message = f"{prompts} are more than {MAX_CHOICES} choices in one request: split it"
         raise ApiError(400, message, param="prompt", code="too_many")
     try:
-        options = bodies.as_openai_samples(BODY.part(SamplingParams, body))
+        options = bodies.as_openai_samples(body.part(SamplingParams))
         params = SamplingParams(**options, logprobs=None if fields.logprobs is None else max(1, fields.logprobs))
-        asks_for_samples = "temperature" in options or any(name in body for name in ("n", "best_of"))
-        if params.beam_search or (HYPOTHESES in body and not asks_for_samples):
+        asks_for_samples = "temperature" in options or any(name in body.values for name in ("n", "best_of"))
+        if params.beam_search or (HYPOTHESES in body.values and not asks_for_samples):
             params = replace(params, num_return_sequences=best_of)
         elif best_of > 1:
             temperature = bodies.OPENAI_TEMPERATURE if params.temperature is None else params.temperature
             params = replace(params, n=best_of, temperature=temperature)
     except ParameterError as error:
-        raise api_error(error) from error
+        raise body.error(error) from error
     several: list[Any] = [*fields.prompt]
     decoder_side = None if fields.decoder_prompt is None else _side(fields.decoder_prompt)
     sides: list[Prompt] = [{"encoder_prompt": _side(each), "decoder_prompt": decoder_side} for each in several]
@@ -276,13 +275,18 @@ def _asked(body: dict[str, Any]) -> Asked:
 def _refuse(fields: OwnFields) -> None:
     """Raise ApiError for fields that encoder/decoder models cannot support."""
     if fields.echo:
-        message = "echo: the encoder reads the prompt and the decoder writes a new text, so there is nothing to echo"
+        message = "echo: the decoder generates a new text, which does not contain the prompt"
         raise ApiError(400, f"{message}; leave it out", param="echo", code="unsupported")
     if fields.suffix:
-        message = "suffix: an encoder/decoder model does not write towards a given end; leave it out"
+        message = "suffix: an encoder/decoder model cannot insert text before a suffix; leave it out"
         raise ApiError(400, message, param="suffix", code="unsupported")
     if fields.stream_options not in (None, StreamOptions()) and not fields.stream:
-        raise ApiError(400, "stream_options goes with stream", param="stream_options", code="invalid_value")
+        raise ApiError(
+            400,
+            "stream_options needs stream=true: set it, or leave stream_options out",
+            param="stream_options",
+            code="invalid_value",
+        )
 
 
 def _side(given: str | Tokens) -> SingletonPrompt:

@@ -1,7 +1,7 @@
-"""Body: the fields of an endpoint's body, declared as options; its checks and its schema follow from them.
+"""Body: the declared fields of an endpoint's body, with their checks and schema; Given: the fields of one request.
 
-Endpoints declare their own fields beside the library's options; `forms` and `bodies` read what a client sends. The
-schema is for `/docs`: FastAPI cannot make it, since it would read a body before `places` has admitted the request.
+Endpoints declare their own fields beside the library's options; `forms` and `bodies` read them from a request. The
+schema is for `/docs`: FastAPI cannot make it, because it would read a body before `places` has admitted the request.
 """
 
 from __future__ import annotations
@@ -12,27 +12,45 @@ import re
 import types
 import typing
 from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
+from starlette.datastructures import UploadFile
 
+from transept.core.config import EngineConfig
 from transept.errors import ParameterError, suggest
-from transept.option_names import Alias, aliases_in, by_own_names, hint
+from transept.option_names import Alias, by_own_names, hint
 from transept.options import DeclaredOption, declared, take_options
-from transept.serving.errors import SENT_NAMES, ApiError, api_error
+from transept.serving.errors import ApiError, api_error
 
 Kind = TypeVar("Kind")
 
 FORM, JSON = "multipart/form-data", "application/json"
 BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 NUMBERS = ("integer", "number")
+OF_SERVER = {name for each in declared(EngineConfig).values() for name in (each.name, *(a.name for a in each.aliases))}
+# Field -> names for it in other APIs.
+_NAMES_ELSEWHERE = {
+    "input": "document documents inputs prompt q sentences text texts",
+    "prompt": "document input inputs messages text texts",
+    "file": "audio image input pdf recording",
+    "source": "from language source_lang src src_lang",
+    "target": "to target_lang tgt tgt_lang",
+    "language": "lang source source_lang src_lang",
+    "target_language": "target tgt_lang",
+    "max_new_tokens": "max_completion_tokens max_tokens",
+    "format": "fmt output_format response_format type",
+    "file_name": "name title",
+    "segments": "transcript transcription",
+}
 
 
 class Body:
-    """The fields that an endpoint takes.
+    """The fields that an endpoint accepts.
 
     media_type: FORM or JSON. kinds: dataclasses of declared options; the first one that has a field declares it.
-    without: options that only Python has. refused: other fields of OpenAI's, each with the reason.
+    without: options that only Python has. refused: other fields of OpenAI's API, each with the reason.
     """
 
     def __init__(
@@ -67,38 +85,30 @@ class Body:
             shown = name[:100]
             if name in self.refused:
                 raise ApiError(400, f"{name}: {self.refused[name]}; leave it out", param=name, code="unsupported")
-            if name not in self.fields and name not in self.aliases:
+            if name in self.fields or name in self.aliases:
+                continue
+            if name in OF_SERVER:
+                meant = " It is a setting of the server, which requests cannot change: leave it out."
+            elif ours := next((each for each in self.fields if name in _NAMES_ELSEWHERE.get(each, "").split()), None):
+                meant = f" Did you mean {ours!r}?"
+            else:
                 meant = hint(shown, self.fields) or suggest(shown, self.fields)
-                raise ApiError(400, f"there is no field {shown!r}.{meant}", param=shown, code="unknown_field")
+            raise ApiError(400, f"there is no field {shown!r}.{meant}", param=shown, code="unknown_field")
 
-    def by_own_names(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return fields under their own names. Raises ApiError for a field that is given by two names.
+    def given(self, values: Mapping[str, Any], file: UploadFile | None = None) -> Given:
+        """Return the fields of a request. Raises ApiError for a field that is sent under two names.
 
-        Later errors of this request name the fields as the client sent them.
+        values: under the names by which they were sent. file: of a form.
         """
+        sent = {self.aliases[name][1].name: name for name in values if name in self.aliases}
         try:
-            own = by_own_names(given, self.fields.values())
-            SENT_NAMES.set(aliases_in(given, self.fields.values()))
-            return own
+            return Given(self, by_own_names(values, self.fields.values()), sent, file)
         except ParameterError as error:
-            raise api_error(error) from error
-
-    def part(self, kind: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the given fields that one of the dataclasses declares."""
-        return {name: value for name, value in given.items() if self.kind_of.get(name) is kind}
-
-    def made(self, kind: type[Kind], given: Mapping[str, Any]) -> Kind:
-        """Make one of the dataclasses from the given fields. Raises ApiError for a missing field or a wrong value."""
-        for name, each in declared(kind).items():
-            if each.default is dataclasses.MISSING and name not in given:
-                raise ApiError(400, f"{name} is missing; it is {each.wanted}", param=name, code=f"missing_{name}")
-        try:
-            made = kind(**self.part(kind, given))
-            if not hasattr(kind, "__post_init__"):
-                take_options(made)
-            return made
-        except ParameterError as error:
-            raise api_error(error) from error
+            if not error.others:
+                raise api_error(error) from error
+            names = " and ".join((str(error.param), *error.others))
+            message = f"{names} are the same field: send one of them"
+            raise ApiError(400, message, param=error.param, code="invalid_value") from error
 
     def documented(self) -> dict[str, Any]:
         """Return the schema of the request, as ``openapi_extra`` of a route."""
@@ -108,6 +118,46 @@ class Body:
             if each.default is dataclasses.MISSING:
                 schema.setdefault("required", []).append(name)
         return {"requestBody": {"required": True, "content": {self.media_type: {"schema": schema}}}}
+
+
+@dataclass(frozen=True)
+class Given:
+    """The fields that a client sent.
+
+    values: under the fields' own names. sent: own name -> the name by which the client sent it, if another. file: None
+    if it is missing.
+    """
+
+    body: Body
+    values: dict[str, Any]
+    sent: dict[str, str]
+    file: UploadFile | None
+
+    def part(self, kind: type[Any]) -> dict[str, Any]:
+        """Return the fields that one of the body's dataclasses declares."""
+        return {name: value for name, value in self.values.items() if self.body.kind_of.get(name) is kind}
+
+    def made(self, kind: type[Kind]) -> Kind:
+        """Make one of the body's dataclasses. Raises ApiError for a missing field or a wrong value."""
+        for name, each in declared(kind).items():
+            if each.default is dataclasses.MISSING and name not in self.values:
+                raise ApiError(400, f"{name} is missing. Send {each.wanted}", param=name, code=f"missing_{name}")
+        try:
+            made = kind(**self.part(kind))
+            if not hasattr(kind, "__post_init__"):
+                take_options(made)
+            return made
+        except ParameterError as error:
+            raise self.error(error) from error
+
+    def error(self, error: Exception, data_field: str | None = None) -> ApiError:
+        """Return the answer to an error, which names fields as the client sent them. data_field: see `api_error`."""
+        return api_error(error, data_field, self._name_sent)
+
+    def _name_sent(self, name: str) -> str:
+        """Return the name by which the client sent an option or a part of one, such as ``vad_options.threshold``."""
+        option, dot, part = name.partition(".")
+        return self.sent.get(name) or self.sent.get(option, option) + dot + part
 
 
 def _without_aliases(each: DeclaredOption, fields: Container[str]) -> DeclaredOption:

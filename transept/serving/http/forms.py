@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import logging
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
@@ -20,15 +22,18 @@ from starlette.requests import Request
 
 from transept.options import NOTHING
 from transept.serving.errors import ApiError
-from transept.serving.http.fields import Body
+from transept.serving.http.fields import Body, Given
 from transept.serving.http.multipart import FILE_FIELD, form_error, parse_multipart
-from transept.serving.http.storage import kept
 
-Kind = TypeVar("Kind")
+logger = logging.getLogger(__name__)
+
 MAX_FIELDS = 200
 MAX_FIELD_BYTES = 1 << 20
-IN_MEMORY_BYTES = 1 << 20  # of an upload; a larger one is a file until its request ends
-PART = re.compile(r"\w+\]")  # what follows the bracket of ``name[part]``
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk, a user's quota, or the largest allowed file
+NO_FILES = (errno.EMFILE, errno.ENFILE)
+RETRY_SECONDS = 30.0  # time for other uploads to end
+IN_MEMORY_BYTES = 1 << 20  # of an upload; a larger one is stored in a file until its request ends
+PART = re.compile(r"\w+\]")  # the text after the bracket of ``name[part]``
 
 
 @dataclass(frozen=True)
@@ -50,37 +55,17 @@ class Upload:
         return message.replace(f"{self.what} data of {len(self.data)} bytes", f'{self.what} file "{shown}"')
 
 
-@dataclass(frozen=True)
-class Form:
-    """A form that a client sent. body: its declared fields. given: their values, without the empty ones."""
-
-    data: FormData
-    body: Body
-    given: dict[str, Any]
-
-    def made(self, kind: type[Kind]) -> Kind:
-        """See Body.made."""
-        return self.body.made(kind, self.given)
-
-    def part(self, kind: type[Any]) -> dict[str, Any]:
-        """See Body.part."""
-        return self.body.part(kind, self.given)
-
-    def has(self, name: str) -> bool:
-        """Return True if a field was sent under this name."""
-        return any(sent.partition("[")[0] == name for sent in self.data)
-
-
-def form_of(body: Body) -> Callable[[Request], AsyncGenerator[Form, None]]:
-    """Return a dependency of an endpoint: the request's form, whose file is deleted once the request is answered.
+def form_of(body: Body) -> Callable[[Request], AsyncGenerator[Given, None]]:
+    """Return a dependency of an endpoint: the fields of a form, whose file is deleted once the request is answered.
 
     Raises ApiError for a body that is not a form, a file that cannot be stored, and an unknown field.
     """
 
-    async def form(request: Request) -> AsyncGenerator[Form, None]:
+    async def form(request: Request) -> AsyncGenerator[Given, None]:
         data = await received(request)
         try:
-            yield Form(data, body, _values(data, body))
+            file = data.get(FILE_FIELD)
+            yield body.given(_values(data, body), file if isinstance(file, UploadFile) else None)
         finally:
             await data.close()
 
@@ -102,13 +87,13 @@ async def received(request: Request) -> FormData:
 
 
 @asynccontextmanager
-async def upload(form: Form, what: str = "audio") -> AsyncGenerator[Upload, None]:
+async def upload(form: Given, what: str = "audio") -> AsyncGenerator[Upload, None]:
     """Return the file in the field `file`. what: audio or image. Raises ApiError if the file is missing.
 
     An empty file without a name counts as missing: browsers send that if no file was chosen.
     """
-    given, called = form.data.get(FILE_FIELD), "recording" if what == "audio" else what
-    if not isinstance(given, UploadFile) or not (given.filename or given.size):
+    given, called = form.file, "recording" if what == "audio" else what
+    if given is None or not (given.filename or given.size):
         raise ApiError(
             400,
             f"send the {called} in the field {FILE_FIELD}, as a file with a file name, up to the last boundary",
@@ -125,27 +110,17 @@ async def upload(form: Form, what: str = "audio") -> AsyncGenerator[Upload, None
     if os.path.exists(without_name):
         yield Upload(name, without_name, what)
         return
-    with kept():
-        copied = await run_in_threadpool(_copied, given)
-    with contextlib.closing(copied) as file:
-        yield Upload(name, file.name, what)
-
-
-def _copied(given: UploadFile) -> Any:
-    """Return a copy with a path, from which decoders can stream. For systems without /proc."""
-    file = tempfile.NamedTemporaryFile(prefix="transept-")  # noqa: SIM115  closed by the caller
-    try:
-        given.file.seek(0)
-        shutil.copyfileobj(given.file, file, 1 << 20)
-        file.flush()
-    except BaseException:
-        file.close()
-        raise
-    return file
+    with contextlib.ExitStack() as stack:  # without /proc: a copy with a path, from which decoders can stream
+        with kept():
+            copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="transept-"))
+            await given.seek(0)
+            await run_in_threadpool(shutil.copyfileobj, given.file, copy, 1 << 20)
+            copy.flush()
+        yield Upload(name, copy.name, what)
 
 
 def _values(data: FormData, body: Body) -> dict[str, Any]:
-    """Return the declared fields of a form. Texts become values of the declared types; the dataclasses check bounds.
+    """Return the fields of a form as sent. Texts become values of the declared types; the dataclasses check bounds.
 
     A field is sent as ``name`` or ``name[]``, or, like OpenAI's client sends objects, as one field ``name[part]`` for
     each part. Lists may be comma-separated or repeated, and objects may be JSON. Empty fields are left out, since HTML
@@ -156,10 +131,12 @@ def _values(data: FormData, body: Body) -> dict[str, Any]:
         name, _, part = sent.partition("[")
         body.check([name])
         if part not in ("", "]") and not (body.declaration(name)[1].is_object and PART.fullmatch(part)):
-            message = f"{name} has no parts, so there is no field {sent[:100]!r}"
+            message = f"there is no field {sent[:100]!r}, because {name} is a single value: send {name}"
             raise ApiError(400, message, param=name, code="unknown_field")
         if name != FILE_FIELD and not isinstance(value, str):
-            raise ApiError(400, f"{name} is a text, not a file", param=name, code="invalid_value")
+            raise ApiError(
+                400, f"{name} is a text, not a file: send it without a file name", param=name, code="invalid_value"
+            )
         if isinstance(value, str) and value.strip():
             texts.setdefault((name, part[:-1]), []).append(value)
     found: dict[str, Any] = {}
@@ -173,12 +150,12 @@ def _values(data: FormData, body: Body) -> dict[str, Any]:
             )  # the option parses it
         elif not part:
             found[name] = body.value_of(name, _once(name, values))
-    return body.by_own_names(found)
+    return found
 
 
 def _once(name: str, values: list[str]) -> str:
     if len(values) > 1:
-        raise ApiError(400, f"{name} came {len(values)} times; send it once", param=name, code="invalid_value")
+        raise ApiError(400, f"{name} was sent {len(values)} times: send it once", param=name, code="invalid_value")
     return values[0]
 
 
@@ -188,3 +165,33 @@ def _parsed(value: str) -> Any:
         return json.loads(value)
     except (ValueError, RecursionError):
         return value
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Raise ApiError for a file that cannot be written: 507 if the disk is full, 503 if too many files are open.
+
+    The log names the full folder; the answer does not.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
+            logger.error("an upload could not be stored in %s: %s", _folder(), error.strerror)
+            message = (
+                "the server has no room on its disk for this upload: send a smaller file, such as one compressed to "
+                "opus or mp3, or try again later"
+            )
+            raise ApiError(507, message, param="file", code="disk_full", retry_after=RETRY_SECONDS) from error
+        if error.errno in NO_FILES:
+            logger.error("an upload could not be stored: %s", error.strerror)
+            message = "the server has too many open files to take this upload: try again later"
+            raise ApiError(503, message, code="unavailable", retry_after=RETRY_SECONDS) from error
+        raise
+
+
+def _folder() -> str:
+    try:
+        return tempfile.gettempdir()
+    except OSError:  # no folder can be written to
+        return "the temporary folder"

@@ -5,10 +5,9 @@ Called by `forms`. The parser is Starlette's, which supports neither.
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncGenerator, AsyncIterator
+from email.message import Message
 from typing import Any
-from urllib.parse import unquote_to_bytes
 
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData
@@ -21,8 +20,6 @@ AS_FILE = "send a recording or an image as a file, with a file name, and shorter
 CHECK_FORM = "check that each part begins with the boundary that Content-Type names, and has headers and an empty line"
 FILE_FIELD = "file"  # of every endpoint that takes a file
 MAX_PREAMBLE_BYTES = 64 << 10  # before the first boundary
-EXTENDED_NAME = re.compile(rb";\s*filename\*\s*=\s*\"?([\w!#$&+^`{}~-]+)'[\w-]*'([^;\"\s]*)", re.IGNORECASE)
-PLAIN_NAME = re.compile(rb";\s*filename\s*=", re.IGNORECASE)
 
 
 async def parse_multipart(request: Request, max_fields: int, max_field_bytes: int) -> FormData:
@@ -76,24 +73,16 @@ class _Parser(MultiPartParser):
 
     def on_headers_finished(self) -> None:
         disposition = self._current_part.content_disposition or b""
-        extended = EXTENDED_NAME.search(disposition)
-        if extended is not None and PLAIN_NAME.search(disposition) is None:
-            name = _decoded(extended[1], extended[2])
+        _, options = parse_options_header(disposition)
+        header = Message()
+        header["Content-Disposition"] = disposition.decode("latin-1")
+        name = header.get_filename()  # also decodes filename*
+        if b"filename" not in options and name is not None:
             quoted = name.replace("\\", "\\\\").replace('"', '\\"').encode(self._charset, errors="replace")
             self._current_part.content_disposition = disposition + b'; filename="' + quoted + b'"'
-        _, options = parse_options_header(self._current_part.content_disposition)
-        if b"filename" in options:
+        if name is not None:
             self.file_fields.append(options.get(b"name", b"").decode(errors="replace"))
         super().on_headers_finished()
-
-
-def _decoded(charset: bytes, value: bytes) -> str:
-    """Decode an extended value of RFC 5987 (section 3.2); an unknown charset is read as Latin-1."""
-    octets = unquote_to_bytes(value)
-    try:
-        return octets.decode(charset.decode("latin-1"))
-    except (LookupError, ValueError):
-        return octets.decode("latin-1")
 
 
 def _boundary(request: Request) -> bytes:

@@ -11,11 +11,12 @@ from transept.serving.async_engine import Ticket
 from transept.serving.models import Ability, Kind, ServedModel, ServedModels
 
 
-def place_of(kind: Kind) -> Callable[[Request], AsyncGenerator[Place, None]]:
-    """Return a dependency of an endpoint: the request's place, taken before its body is read. kind: of its model.
+def place_of(kind: Kind | None) -> Callable[[Request], AsyncGenerator[Place, None]]:
+    """Return a dependency of an endpoint: the request's place, taken before its body is read.
 
-    It stands before the body among the endpoint's parameters, since FastAPI solves them in this order. Raises ApiError:
-    503 while the server drains, 429 if there is no free place or the only model of the kind has a full queue.
+    kind: of its model; None if it needs none. The place must come before the body among the endpoint's parameters,
+    because FastAPI solves them in this order. Raises ApiError:
+    503 while the server drains, 429 if all places are taken or the only model of the kind has a full queue.
     """
 
     async def place(request: Request) -> AsyncGenerator[Place, None]:
@@ -26,15 +27,15 @@ def place_of(kind: Kind) -> Callable[[Request], AsyncGenerator[Place, None]]:
 
 
 class Place:
-    """The place that a request holds until it is answered. The stack gives it back, with all that stands on it."""
+    """The place that a request holds until it is answered. The stack releases it, and all else that it contains."""
 
-    def __init__(self, request: Request, kind: Kind, stack: AsyncExitStack) -> None:
+    def __init__(self, request: Request, kind: Kind | None, stack: AsyncExitStack) -> None:
         self.models: ServedModels = request.app.state.models
         self.kind, self.stack = kind, stack
         self._upload = ExitStack()
         stack.callback(self._upload.close)
         self.models.check_open()
-        only = self.models.only(kind)
+        only = self.models.only(kind) if kind is not None else None
         if only is not None:
             self.models.check_room(only)
         address = request.client.host if request.client is not None else ""
@@ -45,6 +46,7 @@ class Place:
 
         name: empty for the first of its kind. ability: see ServedModels.get. Raises ApiError.
         """
+        assert self.kind is not None
         model = self.models.get(name or None, self.kind, ability)
         ticket = await self.stack.enter_async_context(self.models.admit(model))
         self._upload.close()

@@ -1,4 +1,4 @@
-"""``/health``, ``/ready`` and ``/metrics``: what load balancers and monitoring ask."""
+"""``/health``, ``/ready`` and ``/metrics``, for load balancers and monitoring."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ router = APIRouter(tags=["operations"])
 
 @router.get("/health")
 async def health(request: Request) -> JSONResponse:
-    """200 while the server works: it answers, and of every engine that was loaded the thread and the ranks live."""
+    """200 while the server works: it answers, and the thread and ranks of every loaded engine are alive."""
     alive = all(engine.is_alive for engine in request.app.state.models.engines())
     return JSONResponse({"status": "ok" if alive else "failed"}, 200 if alive else 503)
 
 
 @router.get("/ready")
 async def ready(request: Request) -> JSONResponse:
-    """200 once all models are loaded and warm; 503 while they load, when one failed, and while the server drains."""
+    """200 once all models are ready; 503 while they load, if one has failed, and while the server drains."""
     models = request.app.state.models
     status = {"status": models.state, "models": {name: model.state for name, model in models.models.items()}}
-    passes = models.state in ("loading", "draining")  # what failed stays so
+    passes = models.state in ("loading", "draining")  # a failed model stays failed
     return JSONResponse(status, 200 if models.state == "ready" else 503, retry_headers(2.0) if passes else {})
 
 

@@ -1,4 +1,4 @@
-"""The log line of each request. Called by `access`, and by `server` for what is not HTTP."""
+"""The log line of each request. Called by `access`, and by `server` for malformed requests."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from transept.serving.settings import ServerSettings
 
 logger = logging.getLogger("transept.requests")
 
-PROBES = ("/health", "/ready", "/metrics")  # asked every few seconds
+PROBES = ("/health", "/ready", "/metrics")  # called every few seconds
 UNKNOWN = "(unknown)"  # in place of a path without an endpoint, which may contain anything
-CONVERTOR = re.compile(r":\w+\}")  # of a path's parameter, which is our framework's
+CONVERTOR = re.compile(r":\w+\}")  # of a path parameter, in Starlette's syntax
 
 
 def endpoint_of(scope: Scope) -> str:
     """Return the pattern of a request's path, such as ``/v1/models/{name}``.
 
-    A request that is refused before it is routed has the endpoint that its path leads to, whatever its method.
+    A request that was refused before routing has the endpoint that matches its path, with any method.
     scope["app"].state.routes: those of `build_app`.
     """
     if path := getattr(scope.get("route"), "path", None):
@@ -37,7 +37,7 @@ def endpoint_of(scope: Scope) -> str:
 
 
 def log_request(scope: Scope, settings: ServerSettings, status: int, seconds: float) -> None:
-    """Log one request, as JSON or as a line of text. Of the client's data it repeats only the method.
+    """Log one request, as JSON or as a line of text. The method is the only data of the client in it.
 
     Probes are logged only if the settings say so. scope["state"]: `log` of the endpoint, and `method` of `HttpRules`.
     """
@@ -45,15 +45,10 @@ def log_request(scope: Scope, settings: ServerSettings, status: int, seconds: fl
     if endpoint in PROBES and not settings.log_probes:
         return
     method = state.get("method", scope["method"])
-    _log(settings, state["request_id"], method, endpoint, status, seconds, state.get("log", {}))
+    write_line(settings, state["request_id"], method, endpoint, status, seconds, state.get("log", {}))
 
 
-def log_malformed(settings: ServerSettings, status: int, request_id: str) -> None:
-    """Log an answer to what is not HTTP, and so has neither method nor path."""
-    _log(settings, request_id, UNKNOWN, UNKNOWN, status, 0.0, {})
-
-
-def _log(
+def write_line(
     settings: ServerSettings,
     request_id: str,
     method: str,
@@ -62,6 +57,7 @@ def _log(
     seconds: float,
     more: Mapping[str, Any],
 ) -> None:
+    """Write a line of the log. more: further fields. A malformed request has the method and the endpoint UNKNOWN."""
     line: dict[str, Any] = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "request_id": request_id,

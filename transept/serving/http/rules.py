@@ -1,4 +1,4 @@
-"""HTTP rules (RFC 9110, RFC 9112) for every path, which the framework leaves to the application.
+"""HTTP rules (RFC 9110, RFC 9112) for every path that the framework does not implement.
 
 Plain ASGI, around the application of one process and around the router of a cluster.
 """
@@ -22,14 +22,14 @@ class HttpRules:
 
     HEAD is answered like GET, without the body. Redirects have a relative Location, since the server does not know the
     scheme and host that its clients see. A connection whose framing is ambiguous is closed after the answer. A target
-    with scheme and host, as clients send it to proxies, is taken by its path.
+    with scheme and host, as clients send it to proxies, is reduced to its path.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -76,7 +76,7 @@ async def refuse_query(request: Request) -> None:
     """Raise ApiError for a query parameter: endpoints take none, and a misplaced field must not be lost."""
     for name in request.query_params:
         shown = name[:100]
-        message = f"there is no query parameter {shown!r}. Send fields in the body of the request"
+        message = f"the query parameter {shown!r} is unknown. Send fields in the body of the request"
         raise ApiError(400, message, param=shown, code="unknown_parameter")
 
 

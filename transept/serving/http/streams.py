@@ -14,8 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope
 
-from transept.serving.errors import client_gone
-from transept.serving.http.failures import answer_to
+from transept.serving.errors import answer_to, client_gone
 
 Result = TypeVar("Result")
 KEEP_ALIVE_SECONDS = 15.0  # after which a silent stream sends a comment, so that no proxy times out
@@ -28,7 +27,7 @@ async def attended(request: Request, work: Coroutine[Any, Any, Result]) -> Resul
     The request's body must have been read.
     """
     task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_gone(request.receive))
+    gone = asyncio.ensure_future(disconnected(request.receive))
     try:
         await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
         if task.done():
@@ -40,7 +39,8 @@ async def attended(request: Request, work: Coroutine[Any, Any, Result]) -> Resul
         await asyncio.gather(task, gone, return_exceptions=True)
 
 
-async def _gone(receive: Receive) -> None:
+async def disconnected(receive: Receive) -> None:
+    """Wait until the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -66,7 +66,7 @@ async def event_stream(
 
 
 async def _lines(scope: Scope, events: AsyncGenerator[dict[str, Any], None]) -> AsyncGenerator[bytes, None]:
-    """Yield the events as sent, and a comment whenever there was no event for KEEP_ALIVE_SECONDS."""
+    """Yield the events as sent, and a comment after each KEEP_ALIVE_SECONDS without an event."""
     has_begun, following = False, asyncio.ensure_future(anext(events))
     try:
         while True:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Request
@@ -14,15 +16,13 @@ from typing_extensions import TypedDict
 
 from transept.core.jobs.job import Gather, Job
 from transept.core.request.sampling_params import SamplingParams
-from transept.errors import EngineClosedError, TranseptError
+from transept.errors import EngineClosedError, ParameterError, TranseptError
 from transept.options import Option
 from transept.serving.async_tasks import AsyncTextGenerator
-from transept.serving.errors import ApiError, api_error
+from transept.serving.errors import ApiError, answer_to, api_error
 from transept.serving.http import bodies
 from transept.serving.http.answers import ErrorAnswer, ErrorDetails, TokenUsage, answers, token_usage
-from transept.serving.http.failures import answer_to
-from transept.serving.http.fields import JSON, Body
-from transept.serving.http.numbered_jobs import Ended, numbered
+from transept.serving.http.fields import JSON, Body, Given
 from transept.serving.http.places import Place, place_of
 from transept.serving.http.streams import attended, event_stream
 from transept.serving.models import offers
@@ -36,14 +36,11 @@ OBJECTS: dict[Task, str] = {"summarize": "summary", "translate": "translation"}
 MAX_DOCUMENTS = 1024  # of one request
 
 
+_texts = bodies.one_or_several(lambda value: isinstance(value, str), "a text", "a text or a list of texts")
+
+
 def _documents(name: str, given: Any) -> list[str]:
-    """Return a list of documents. Raises ApiError for a wrong value, or for the first wrong entry of a list."""
-    documents = given if isinstance(given, list) else [given]
-    wrong = [index for index, each in enumerate(documents) if not isinstance(each, str)]
-    if len(documents) > 1 and wrong:
-        raise bodies.wrong(f"{name}[{wrong[0]}]", "a text", documents[wrong[0]])
-    if not documents or wrong:
-        raise bodies.wrong(name, "a text or a list of texts", given)
+    documents = _texts(name, given)
     if len(documents) > MAX_DOCUMENTS:
         message = f"{len(documents)} texts are more than {MAX_DOCUMENTS} in one request: split it"
         raise ApiError(400, message, param=name, code="too_many")
@@ -59,11 +56,11 @@ class OwnFields:
         Option("the documents", "If a document sent alone fails, the answer has its error.", parse=_documents),
     ]
     model: Annotated[str, Option("a name of `/v1/models`", "Default: the first model that does this task.")] = ""
-    stream: Annotated[bool, Option("answer by server-sent events, as the text is found")] = False
+    stream: Annotated[bool, Option("answer by server-sent events as text is generated")] = False
 
 
 class WrittenText(TypedDict):
-    """What the model wrote for a document."""
+    """The text that the model generated for a document."""
 
     index: int
     text: str
@@ -126,31 +123,37 @@ TextPlace = Annotated[Place, Depends(place_of("text"))]
 
 @router.post("/v1/summarize", openapi_extra=SUMMARY.documented(), responses=ANSWERS)
 async def summarize(
-    request: Request, place: TextPlace, body: Annotated[dict[str, Any], Depends(bodies.json_of(SUMMARY))]
+    request: Request, place: TextPlace, body: Annotated[Given, Depends(bodies.json_of(SUMMARY))]
 ) -> Response:
-    """A summary of each document."""
-    return await _respond(request, place, "summarize", SUMMARY, body)
+    """Summarize each document."""
+    return await _respond(request, place, "summarize", TextOptions, body)
 
 
 @router.post("/v1/translate", openapi_extra=TRANSLATION.documented(), responses=ANSWERS)
 async def translate(
-    request: Request, place: TextPlace, body: Annotated[dict[str, Any], Depends(bodies.json_of(TRANSLATION))]
+    request: Request, place: TextPlace, body: Annotated[Given, Depends(bodies.json_of(TRANSLATION))]
 ) -> Response:
-    """Each document in another language."""
-    return await _respond(request, place, "translate", TRANSLATION, body)
+    """Translate each document."""
+    return await _respond(request, place, "translate", TranslationOptions, body)
 
 
-async def _respond(request: Request, place: Place, task: Task, known: Body, body: dict[str, Any]) -> Response:
-    fields = known.made(OwnFields, body)
-    given = {name: value for name, value in body.items() if known.kind_of[name] is not OwnFields}
+async def _respond(request: Request, place: Place, task: Task, kind: type[TextOptions], body: Given) -> Response:
+    fields = body.made(OwnFields)
+    body.made(kind)  # also raises while models load
+    try:
+        sampling = bodies.as_openai_samples(body.part(SamplingParams))
+        SamplingParams(**sampling)
+    except ParameterError as error:
+        raise body.error(error) from error
     model, ticket = await place.take(fields.model, offers(task))
     assert model.text is not None
     request.state.log = {"model": model.name}
+    make: Callable[[str], Job] = partial(_job, model.text, task, fields.stream, {**body.part(kind), **sampling})
     try:
-        jobs = _jobs(model.text, task, [*fields.input], fields.stream, bodies.as_openai_samples(given))
+        first = make(fields.input[0])  # checks the options; the other jobs are made when they start
     except TranseptError as error:
-        raise api_error(error, "input") from error
-    events = ticket.run(_all_of(jobs))
+        raise body.error(error, "input") from error
+    events = ticket.run(_all_of(itertools.chain([first], map(make, fields.input[1:]))))
     if fields.stream:
         return await event_stream(request, _stream(request, events), place.stack)
     answer = {
@@ -159,25 +162,31 @@ async def _respond(request: Request, place: Place, task: Task, known: Body, body
         "created": int(time.time()),
         "model": model.name,
     }
-    return await attended(request, _whole(request, answer, events, isinstance(body["input"], str)))
+    return await attended(request, _whole(request, answer, events, isinstance(body.values["input"], str)))
 
 
-def _jobs(
-    generator: AsyncTextGenerator, task: Task, documents: list[str], stream: bool, options: dict[str, Any]
-) -> Iterator[Job]:
-    """Return a job for each document. The first is made at once, to check the options; the others in their turn."""
-    first = generator.job(task, documents[0], stream=stream, **options)
-
-    def jobs() -> Iterator[Job]:
-        yield numbered(0, first)
-        for index, document in enumerate(documents[1:], 1):
-            yield numbered(index, generator.job(task, document, stream=stream, **options))
-
-    return jobs()
+def _job(generator: AsyncTextGenerator, task: Task, stream: bool, options: dict[str, Any], document: str) -> Job:
+    return generator.job(task, document, stream=stream, **options)
 
 
-def _all_of(jobs: Iterator[Job]) -> Job:
-    yield Gather(jobs)
+@dataclass(frozen=True)
+class Ended:
+    """The last event of a document's job. result: what the job returned, or the TranseptError that it raised."""
+
+    result: Any
+
+
+def _all_of(jobs: Iterable[Job]) -> Job:
+    """A job that runs the documents' jobs. Yields their events in order of the documents; each job ends with Ended."""
+    yield Gather(map(_with_end, jobs))
+
+
+def _with_end(job: Job) -> Job:
+    try:
+        result = yield from job
+    except TranseptError as error:
+        result = error
+    yield Ended(result)
 
 
 async def _whole(request: Request, answer: dict[str, Any], events: AsyncGenerator[Any, None], alone: bool) -> Response:
@@ -185,7 +194,8 @@ async def _whole(request: Request, answer: dict[str, Any], events: AsyncGenerato
 
     alone: the document was not sent in a list. Raises ApiError if such a document failed, or if the engine stopped.
     """
-    data, num_read, num_written = [], 0, 0
+    data: list[dict[str, Any]] = []
+    num_read = num_written = 0
     async with aclosing(events):
         try:
             async for event in events:
@@ -195,11 +205,11 @@ async def _whole(request: Request, answer: dict[str, Any], events: AsyncGenerato
                     raise event.result
                 if isinstance(event.result, TranseptError):
                     told = _refusal(request, event.result)
-                    data.append({"index": event.index, **_described(GeneratedText.failed(event.result)), **told})
+                    data.append({"index": len(data), **_described(GeneratedText.failed(event.result)), **told})
                     continue
                 num_read += event.result.num_source_tokens
                 num_written += event.result.num_tokens
-                data.append({"index": event.index, **_described(event.result), "error": None})
+                data.append({"index": len(data), **_described(event.result), "error": None})
         except Exception as error:
             raise api_error(error, "input") from error
     return JSONResponse({**answer, "data": data, "usage": token_usage(num_read, num_written)})
@@ -214,24 +224,23 @@ def _refusal(request: Request, error: TranseptError) -> dict[str, Any]:
 
 async def _stream(request: Request, events: AsyncGenerator[Any, None]) -> AsyncGenerator[dict[str, Any], None]:
     """Yield each document's text as it becomes final, then its `text.done`; at the end the usage."""
-    num_told = num_read = num_written = 0
+    index = num_sent = num_read = num_written = 0
     async with aclosing(events):
         try:
             async for event in events:
-                if isinstance(event, Ended) and isinstance(event.result, TranseptError):
-                    yield {**_refusal(request, event.result), "index": event.index}
-                    num_told = 0
+                if isinstance(event, str):
+                    num_sent += len(event)
+                    yield {"type": "text.delta", "index": index, "delta": event}
                 elif isinstance(event, Ended):
-                    if rest := event.result.text[num_told:]:
-                        yield {"type": "text.delta", "index": event.index, "delta": rest}
-                    num_read += event.result.num_source_tokens
-                    num_written += event.result.num_tokens
-                    num_told = 0
-                    yield {"type": "text.done", "index": event.index, **_described(event.result)}
-                elif isinstance(event, tuple):
-                    index, piece = event
-                    num_told += len(piece)
-                    yield {"type": "text.delta", "index": index, "delta": piece}
+                    if isinstance(event.result, TranseptError):
+                        yield {**_refusal(request, event.result), "index": index}
+                    else:
+                        if rest := event.result.text[num_sent:]:
+                            yield {"type": "text.delta", "index": index, "delta": rest}
+                        num_read += event.result.num_source_tokens
+                        num_written += event.result.num_tokens
+                        yield {"type": "text.done", "index": index, **_described(event.result)}
+                    index, num_sent = index + 1, 0
         except Exception as error:
             raise api_error(error, "input") from error
     yield {"type": "text.usage", "usage": token_usage(num_read, num_written)}

@@ -17,9 +17,9 @@ BYTES = {chr(byte): byte for byte in range(256)} | {chr(256 + n): byte for n, by
 
 
 def logprobs_of(tokenizer: Any, piece: Piece, num_top: int, offset: int) -> tuple[dict[str, Any], int]:
-    """OpenAI's object, and where the text of the last token ends.
+    """Return OpenAI's object, and the offset at which the text of the last token ends.
 
-    num_top: how many of the most likely tokens are told at each place. offset: where the first token's text begins.
+    num_top: number of likely tokens for each position. offset: at which the first token's text begins.
     """
     special = set(tokenizer.all_special_ids)
     characters = codecs.getincrementaldecoder("utf-8")("replace")  # of tokens that are parts of characters
@@ -61,7 +61,7 @@ def bytes_of(tokenizer: Any, token: int) -> bytes | None:
 
 
 def text_of(tokenizer: Any, before: int | None, token: int) -> str:
-    r"""Return a token's text after another token, where a blank may begin it that it has not at the start of a text.
+    r"""Return a token's text after another token; it may begin with a blank that it lacks at the start of a text.
 
     A token that is not whole characters is its bytes, as OpenAI writes them: ``bytes:`` with a ``\xe2`` for each byte.
     """
@@ -82,5 +82,5 @@ def _names(tokenizer: Any, before: int | None, tokens: list[int], taken: dict[st
 
 
 def _in_json(logprob: float | None) -> float | None:
-    """JSON has no infinity: as OpenAI does, LEAST_LOGPROB stands for a token that could not come."""
+    """Replace minus infinity, which JSON lacks, by LEAST_LOGPROB, as OpenAI does."""
     return None if logprob is None else max(logprob, LEAST_LOGPROB)

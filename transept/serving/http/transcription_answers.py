@@ -1,4 +1,4 @@
-"""Parts of the answers about speech, in OpenAI's shapes with ours beside them. Called by `transcriptions`."""
+"""The answers about speech, in OpenAI's formats with further fields. Called by `transcriptions`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing_extensions import TypedDict
 
 from transept.serving.http.token_logprobs import bytes_of
 from transept.speech.options import TRANSLATES_TO
-from transept.speech.segments import Segment, Word
+from transept.speech.segments import Segment
 from transept.speech.speech_model import SpeechModel
 from transept.speech.transcript import Transcript, TranscriptionInfo
 
 
 class Usage(TypedDict):
-    """OpenAI's account of what was done. seconds: of the recording."""
+    """OpenAI's usage. seconds: of the recording."""
 
     type: Literal["duration"]
     seconds: float
@@ -38,7 +38,7 @@ class Transcription(TypedDict):
 
 
 class TimedWord(TypedDict):
-    """A word, its times in seconds, the probability of its tokens, and who says it."""
+    """A word, its times in seconds, the probability of its tokens, and its speaker."""
 
     word: str
     start: float
@@ -48,7 +48,7 @@ class TimedWord(TypedDict):
 
 
 class VerboseTranscription(TypedDict):
-    """verbose_json: OpenAI's fields, and what else is known. language: of the text."""
+    """verbose_json: OpenAI's fields, and further ones. language: of the text."""
 
     task: str
     language: str
@@ -97,7 +97,7 @@ class DiarizedTranscription(TypedDict):
 
 
 class DeltaEvent(TypedDict):
-    """What is new of the text."""
+    """New text."""
 
     type: Literal["transcript.text.delta"]
     delta: str
@@ -131,7 +131,7 @@ class OpenedEvent(TypedDict):
 
 
 class InfoEvent(TypedDict):
-    """With progress: what is known before the first segment."""
+    """With progress: properties of the recording that are known before the first segment."""
 
     type: Literal["transcript.info"]
     language: str
@@ -170,24 +170,21 @@ def verbose_answer(model: SpeechModel, transcript: Transcript, granularities: Se
         answer["segments"] = [segment.to_dict() for segment in transcript.segments]
     if "word" in granularities:
         answer["words"] = [
-            {
-                **_word(word),
-                "word": word.word.strip(),
-                **({} if segment.speaker is None else {"speaker": segment.speaker}),
-            }
+            vars(word) | {"word": word.word.strip()} | ({} if segment.speaker is None else {"speaker": segment.speaker})
             for segment in transcript.segments
             for word in segment.words or ()
         ]
-    if transcript.options.target_language is not None:
-        answer["target_language"] = transcript.options.target_language
-    answer["language_probability"] = transcript.language_probability
-    answer["language_probabilities"] = transcript.language_probabilities
-    answer["duration_after_vad"] = transcript.duration_after_vad
-    answer["missed_speech"] = [list(stretch) for stretch in transcript.missed_speech]
-    answer["warnings"] = transcript.warnings
-    answer["reason"] = transcript.reason
-    answer["usage"] = usage(transcript)
-    return answer
+    if options.target_language is not None:
+        answer["target_language"] = options.target_language
+    known = (
+        "language_probability",
+        "language_probabilities",
+        "duration_after_vad",
+        "missed_speech",
+        "warnings",
+        "reason",
+    )
+    return {**answer, **{name: getattr(transcript, name) for name in known}, "usage": usage(transcript)}
 
 
 def _name(model: SpeechModel, language: str) -> str:
@@ -196,7 +193,7 @@ def _name(model: SpeechModel, language: str) -> str:
 
 
 def diarized_answer(model: SpeechModel, transcript: Transcript) -> dict[str, Any]:
-    """OpenAI's diarized JSON: the text, and segments with their speakers."""
+    """Return OpenAI's diarized JSON: the text, and segments with their speakers."""
     return {
         "task": model.task(transcript.language, transcript.options),
         "duration": transcript.duration,
@@ -206,19 +203,19 @@ def diarized_answer(model: SpeechModel, transcript: Transcript) -> dict[str, Any
     }
 
 
+INFO_FIELDS = ("language", "language_probability", "duration", "duration_after_vad", "warnings")
+
+
 def info_fields(info: TranscriptionInfo) -> dict[str, Any]:
-    """What a stream tells before its first segment."""
-    return {
-        "language": info.language,
-        "language_probability": info.language_probability,
-        "duration": info.duration,
-        "duration_after_vad": info.duration_after_vad,
-        "warnings": info.warnings,
-    }
+    """Return the fields of an InfoEvent."""
+    return {name: getattr(info, name) for name in INFO_FIELDS}
+
+
+SEGMENT_NUMBERS = ("seek", "tokens", "temperature", "avg_logprob", "compression_ratio", "no_speech_prob")
 
 
 def segment_event(segment: Segment, number: int) -> dict[str, Any]:
-    """OpenAI's segment of a stream, which has a speaker, and what else is known of it."""
+    """Return a SegmentEvent: OpenAI's segment of a stream, with further fields."""
     event: dict[str, Any] = {
         "type": "transcript.text.segment",
         "id": f"seg_{number}",
@@ -226,24 +223,19 @@ def segment_event(segment: Segment, number: int) -> dict[str, Any]:
         "end": segment.end,
         "text": segment.text,
         "speaker": segment.speaker or "",
-        "seek": segment.seek,
-        "tokens": segment.tokens,
-        "temperature": segment.temperature,
-        "avg_logprob": segment.avg_logprob,
-        "compression_ratio": segment.compression_ratio,
-        "no_speech_prob": segment.no_speech_prob,
+        **{name: getattr(segment, name) for name in SEGMENT_NUMBERS},
     }
     if segment.words is not None:
-        event["words"] = [_word(word) for word in segment.words]
+        event["words"] = [vars(word) for word in segment.words]
     if segment.language is not None:
         event["language"] = segment.language
     return event
 
 
 def segment_logprobs(model: SpeechModel, segment: Segment) -> list[dict[str, Any]]:
-    r"""OpenAI's log probabilities of tokens; those of timestamps are left out, as they are no text.
+    r"""Return OpenAI's log probabilities of the text tokens, without timestamps.
 
-    A token that is a part of a character has its bytes, and a ``\xe2`` for each of them as its text.
+    A token that is a part of a character has its bytes, with ``\xe2`` for each byte as its text.
     """
     listed = []
     for token, logprob in zip(segment.tokens, segment.token_logprobs or (), strict=True):
@@ -257,10 +249,6 @@ def segment_logprobs(model: SpeechModel, segment: Segment) -> list[dict[str, Any
     return listed
 
 
-def _word(word: Word) -> dict[str, Any]:
-    return {"word": word.word, "start": word.start, "end": word.end, "probability": word.probability}
-
-
 def usage(transcript: Transcript) -> dict[str, Any]:
-    """OpenAI's account of what was done."""
+    """Return OpenAI's usage."""
     return {"type": "duration", "seconds": transcript.duration}

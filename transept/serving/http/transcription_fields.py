@@ -1,4 +1,4 @@
-"""The fields of ``POST /v1/audio/transcriptions`` and ``/v1/audio/translations``: OpenAI's, and all options of ours."""
+"""Fields of ``POST /v1/audio/transcriptions`` and ``/v1/audio/translations``: OpenAI's, and Transept's options."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from transept.speech.vad.options import VadOptions
 GRANULARITIES = ("segment", "word")
 INCLUDED = ("logprobs",)
 OPENAI_PARTS = {"min_silence_duration_ms": "silence_duration_ms", "speech_pad_ms": "prefix_padding_ms"}
-NO_NAMES = "this server gives speakers no names of yours"
-A_STRATEGY = 'auto, or {"type": "server_vad"} with threshold, silence_duration_ms and prefix_padding_ms if you like'
+NO_NAMES = "this server cannot assign given names to speakers"
+A_STRATEGY = 'auto, or {"type": "server_vad"} with optional threshold, silence_duration_ms and prefix_padding_ms'
 VAD = {name: each.option for name, each in declared(VadOptions).items()}
 
 
 @declares_options("server_vad has no")
 @dataclass(frozen=True)
 class ServerVad:
-    """OpenAI's chunking by voice activity, which auto mode does anyway."""
+    """OpenAI's chunking by voice activity, which auto mode always does."""
 
-    type: Annotated[Literal["server_vad"], Option("the one kind of chunking")]
+    type: Annotated[Literal["server_vad"], Option("the only kind of chunking")]
     threshold: Annotated[float | None, VAD["threshold"]] = None
     silence_duration_ms: Annotated[float | None, VAD["min_silence_duration_ms"]] = None
     prefix_padding_ms: Annotated[float | None, VAD["speech_pad_ms"]] = None
@@ -70,7 +70,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class OwnFields:
-    """OpenAI's fields that have another name or another meaning here, and fields that shape the answer."""
+    """OpenAI's fields with another name or meaning than Transept's options, and fields of the answer's format."""
 
     model: Annotated[str, Option("a name of `/v1/models`", "Default: the first speech model.")] = ""
     prompt: Annotated[str, Option("OpenAI's name for initial_prompt")] = ""
@@ -82,7 +82,7 @@ class OwnFields:
         tuple[Literal["segment", "word"], ...],
         Option("times of verbose_json", "Default: segment.", parse=partial(_words, GRANULARITIES)),
     ] = ()
-    stream: Annotated[bool, Option("answer by server-sent events, as the text is found")] = False
+    stream: Annotated[bool, Option("answer by server-sent events as text is generated")] = False
     include: Annotated[
         tuple[Literal["logprobs"], ...],
         Option("logprobs: the log probability of every token", parse=partial(_words, INCLUDED)),

@@ -1,11 +1,11 @@
-"""``POST /v1/audio/transcriptions`` and ``/v1/audio/translations``: OpenAI's fields, and ours beside them."""
+"""``POST /v1/audio/transcriptions`` and ``/v1/audio/translations``: OpenAI's fields and Transept's options."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Callable
+import dataclasses
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -18,9 +18,10 @@ from transept.multimodal.channels import EACH
 from transept.serving.async_engine import Queued, Ticket
 from transept.serving.async_tasks import last
 from transept.serving.audio_memory import AudioShare
-from transept.serving.errors import ApiError, api_error
+from transept.serving.errors import ApiError
 from transept.serving.http import forms
 from transept.serving.http.answers import answers
+from transept.serving.http.fields import Given
 from transept.serving.http.places import Place, place_of
 from transept.serving.http.streams import attended, event_stream
 from transept.serving.http.transcription_answers import (
@@ -39,7 +40,7 @@ from transept.serving.http.transcription_fields import BODY, OPENAI_PARTS, OwnFi
 from transept.serving.models import ServedModel, translates_to
 from transept.speech.options import FALLBACK_TEMPERATURES, TRANSLATES_TO, TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
-from transept.speech.output.writers import FORMATS, SUBTITLES
+from transept.speech.output.writers import FORMATS, SUBTITLES, format_transcript
 from transept.speech.segments import Found, Opened, has_speakers
 from transept.speech.speech_model import SpeechModel
 from transept.speech.transcript import Transcript, TranscriptionInfo
@@ -58,7 +59,7 @@ MEDIA_TYPES = {
     "lrc": "text/plain",
     "ass": "text/x-ssa",
 }
-FILES = set(MEDIA_TYPES) & set(FORMATS) - {"json"}  # formats of the command line's files; OpenAI's json is another
+FILES = set(MEDIA_TYPES) & set(FORMATS) - {"json"}  # formats of the command's files; OpenAI's json differs from theirs
 STREAMED = ("json", "verbose_json", "diarized_json", "text")
 # Option -> OpenAI's field for it.
 OPENAI_NAMES = {
@@ -75,13 +76,14 @@ ANSWERS = answers(
     texts=sorted({*MEDIA_TYPES.values()} - {"application/json"}),
 )
 SpeechPlace = Annotated[Place, Depends(place_of("speech"))]
-SpeechForm = Annotated[forms.Form, Depends(forms.form_of(BODY))]
+SpeechForm = Annotated[Given, Depends(forms.form_of(BODY))]
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a client asks for."""
+    """A checked request."""
 
+    form: Given
     fields: OwnFields
     layout: SubtitleLayout
     options: dict[str, Any]
@@ -89,31 +91,30 @@ class Asked:
 
 @router.post("/v1/audio/transcriptions", openapi_extra=BODY.documented(), responses=ANSWERS)
 async def transcriptions(request: Request, place: SpeechPlace, form: SpeechForm) -> Response:
-    """Speech to text, in the language that is spoken."""
+    """Transcribe speech in the language that is spoken."""
     return await _respond(request, place, form, "transcribe")
 
 
 @router.post("/v1/audio/translations", openapi_extra=BODY.documented(), responses=ANSWERS)
 async def translations(request: Request, place: SpeechPlace, form: SpeechForm) -> Response:
-    """Speech in any language to English text."""
+    """Translate speech in any language to English text."""
     return await _respond(request, place, form, "translate")
 
 
-async def _respond(request: Request, place: Place, form: forms.Form, task: str) -> Response:
+async def _respond(request: Request, place: Place, form: Given, task: str) -> Response:
     asked = _asked(form, task)
     target = target_of(asked.options.get("task"), asked.options.get("target_language"))
+    upload = await place.stack.enter_async_context(forms.upload(form))
     model, ticket = await place.take(asked.fields.model, translates_to(target))
     assert model.speech is not None
-    upload = await place.stack.enter_async_context(forms.upload(form))
-    field_of = partial(_as_sent, form)
     try:
         job = model.speech.job(upload.data, **asked.options)
     except ParameterError as error:
-        raise api_error(error, field_of=field_of) from error
+        raise asked.form.error(error) from error
     share = request.app.state.models.audio_memory.share()
     place.stack.callback(share.release)
-    RESERVATION.set(share)  # for the job, which runs in this context
-    events = _events(ticket, job, upload, request, model, share, field_of)
+    RESERVATION.set(share)  # the job runs in this context
+    events = _events(ticket, job, upload, request, model, share, asked.form)
     if asked.fields.stream:
         return await event_stream(request, _stream(model.speech.transcriber.model, events, asked), place.stack)
     return await attended(request, _whole(model.speech.transcriber.model, events, asked))
@@ -124,8 +125,8 @@ def target_of(task: str | None, target_language: str | None) -> str | None:
     return (target_language or TRANSLATES_TO) if task == "translate" else None
 
 
-def _asked(form: forms.Form, task: str) -> Asked:
-    """What the form says. Raises ApiError for what it cannot mean."""
+def _asked(form: Given, task: str) -> Asked:
+    """Check a form. Raises ApiError for fields that are invalid or contradictory."""
     fields, layout, options = form.made(OwnFields), form.made(SubtitleLayout), form.part(TranscriptionOptions)
     if task == "translate":
         if options.get("task", task) != task:
@@ -142,33 +143,38 @@ def _asked(form: forms.Form, task: str) -> Asked:
     if fields.response_format == "diarized_json" and options.get("channel") != EACH:
         options["diarize"] = True
     if fields.stream and fields.response_format not in STREAMED:
-        message = f"a stream has events, not {fields.response_format}; leave stream out"
+        message = (
+            f"a stream has events, not {fields.response_format}: leave stream out, or use one of {', '.join(STREAMED)}"
+        )
         raise ApiError(400, message, param="stream", code="invalid_value")
-    return Asked(fields, layout, options)
-
-
-def _as_sent(form: forms.Form, name: str) -> str:
-    """Return the field that the client sent for an option."""
-    option, dot, part = name.partition(".")
-    if option not in OPENAI_NAMES or form.has(option):
-        return name
-    return OPENAI_NAMES[option] + dot + OPENAI_PARTS.get(part, part)
+    sent = {option: field for option, field in OPENAI_NAMES.items() if option not in form.values}
+    if "vad_options" in sent:
+        sent |= {f"vad_options.{ours}": f"chunking_strategy.{theirs}" for ours, theirs in OPENAI_PARTS.items()}
+    form = dataclasses.replace(form, sent={**sent, **form.sent})
+    try:
+        TranscriptionOptions(**options)  # also raises while models load
+    except ParameterError as error:
+        raise form.error(error) from error
+    return Asked(form, fields, layout, options)
 
 
 def _openai_options(fields: OwnFields, options: dict[str, Any]) -> dict[str, Any]:
-    """OpenAI's fields that have another name or another meaning here."""
+    """Return the options that OpenAI's fields set, where their names or meanings differ."""
     found: dict[str, Any] = {}
     if fields.prompt:
         if "initial_prompt" in options:
             raise ApiError(
-                400, "prompt and initial_prompt are the same; send one", param="prompt", code="invalid_value"
+                400,
+                "prompt and initial_prompt are the same field: send one of them",
+                param="prompt",
+                code="invalid_value",
             )
         found["initial_prompt"] = fields.prompt
     if fields.keywords:
         found["hotwords"] = ", ".join(fields.keywords)
     if fields.languages:
         if len(fields.languages) > 1:
-            message = "this server takes one language, or detects it; send language, or leave languages out"
+            message = "this server accepts one language, or detects it: send one, or leave languages out"
             raise ApiError(400, message, param="languages", code="unsupported")
         found["language"] = fields.languages[0]
     if "temperature" in options:
@@ -186,9 +192,9 @@ async def _events(
     request: Request,
     model: ServedModel,
     share: AudioShare,
-    field_of: Callable[[str], str],
+    form: Given,
 ) -> AsyncGenerator[Any, None]:
-    """What comes of the job. Raises ApiError for what it raises."""
+    """Yield the events and the result of the job. Raises its exception as ApiError."""
     log = request.state.log = {"model": model.name}
     try:
         async with contextlib.aclosing(ticket.run(job)) as events:
@@ -201,7 +207,7 @@ async def _events(
     except ApiError:
         raise
     except Exception as error:
-        told = api_error(error, "file", field_of)
+        told = form.error(error, "file")
         if told.status >= 500 and told.status != 503:
             raise  # to be logged with its traceback
         told.message = upload.in_message(told.message)
@@ -209,17 +215,19 @@ async def _events(
 
 
 async def _whole(model: SpeechModel, events: AsyncGenerator[Any, None], asked: Asked) -> Response:
-    """The answer, once all is done."""
+    """Return the whole answer."""
     transcript: Transcript = await last(events)
     if asked.fields.response_format == "text":
-        told_apart = has_speakers(transcript.segments)
-        text = FORMATS["txt"](transcript.segments, transcript.language, asked.layout)
-        return PlainTextResponse(text if told_apart else transcript.text + "\n")
+        with_speakers = has_speakers(transcript.segments)
+        text = format_transcript("txt", transcript.segments, transcript.language, asked.layout)
+        return PlainTextResponse(text if with_speakers else transcript.text + "\n")
     if asked.fields.response_format in FILES:
         try:
-            text = FORMATS[asked.fields.response_format](transcript.segments, transcript.language, asked.layout)
+            text = format_transcript(
+                asked.fields.response_format, transcript.segments, transcript.language, asked.layout
+            )
         except ParameterError as error:
-            raise api_error(error) from error
+            raise asked.form.error(error) from error
         return Response(text, media_type=f"{MEDIA_TYPES[asked.fields.response_format]}; charset=utf-8")
     if asked.fields.response_format == "json":
         answer: dict[str, Any] = {"text": transcript.text, "usage": usage(transcript)}
@@ -234,9 +242,9 @@ async def _whole(model: SpeechModel, events: AsyncGenerator[Any, None], asked: A
 async def _stream(
     model: SpeechModel, events: AsyncGenerator[Any, None], asked: Asked
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """OpenAI's events; with progress ours, too."""
+    """Yield OpenAI's events, and with progress also further ones."""
     tokens: list[int] = []
-    told, number = "", 0
+    sent, number = "", 0
     growing, decode = GrowingText(), model.tokenizer.decode
     async with contextlib.aclosing(events):
         async for event in events:
@@ -250,17 +258,17 @@ async def _stream(
                 for segment in event.segments:
                     tokens += segment.tokens
                     text = growing.of(tokens, decode).strip()
-                    if len(text) > len(told) and text.startswith(told):
+                    if len(text) > len(sent) and text.startswith(sent):
                         logprobs = {"logprobs": segment_logprobs(model, segment)} if asked.fields.include else {}
-                        yield {"type": "transcript.text.delta", "delta": text[len(told) :], **logprobs}
-                        told = text
+                        yield {"type": "transcript.text.delta", "delta": text[len(sent) :], **logprobs}
+                        sent = text
                     yield segment_event(segment, number)
                     number += 1
                 if asked.fields.progress:
                     yield {"type": "transcript.progress", "seconds": event.progress_seconds}
             elif isinstance(event, Transcript):
-                if len(event.text) > len(told) and event.text.startswith(told):
-                    yield {"type": "transcript.text.delta", "delta": event.text[len(told) :]}
+                if len(event.text) > len(sent) and event.text.startswith(sent):
+                    yield {"type": "transcript.text.delta", "delta": event.text[len(sent) :]}
                 yield {
                     "type": "transcript.text.done",
                     "text": event.text,

@@ -119,8 +119,8 @@ function uploadOnce(path, form, key, { signal, onSent, onEvent }) {
 }
 
 /**
- * Calls `attempt` again and again while the server is busy or not ready (429, 503), as late as it asks. onWait gets the
- * seconds and the error before each pause.
+ * Repeats `attempt` while the server is busy or not ready (429, 503), after the pauses that the server asks for. onWait
+ * gets the seconds and the error before each pause.
  */
 export async function politely(attempt, { signal, onWait }) {
   for (let tries = 0; ; tries += 1) {
@@ -135,7 +135,7 @@ export async function politely(attempt, { signal, onWait }) {
   }
 }
 
-/** Waits; rejects at once when the signal aborts. */
+/** Waits. Rejects at once when the signal aborts. */
 export function pause(milliseconds, signal) {
   return new Promise((resolve, reject) => {
     signal?.throwIfAborted();
@@ -200,7 +200,7 @@ function errorOf(status, body, header) {
   try {
     error = JSON.parse(body).error ?? {};
   } catch {
-    // a proxy's page, for example: the status has to do
+    // for example a proxy's page: only the status is known
   }
   const milliseconds = Number.parseFloat(header("retry-after-ms"));
   const seconds = Number.isFinite(milliseconds) ? milliseconds / 1000 : Number.parseFloat(header("retry-after"));
@@ -214,7 +214,7 @@ function errorOf(status, body, header) {
 }
 
 function explained(status) {
-  if (status === 413) return "The file is larger than this server takes.";
+  if (status === 413) return "The file is larger than this server accepts.";
   if (status === 429) return "The server is busy.";
   if (status === 502 || status === 503 || status === 504) return "The server is not ready.";
   return `The server answered with an error (HTTP ${status}).`;
@@ -223,16 +223,16 @@ function explained(status) {
 // --- the key
 
 let askUser = null; // set by main.js
-let asking = null; // the question under way, which all requests share
+let asking = null; // the open question, shared by all requests
 
-/** `ask({ check })` shows a dialog and resolves to a key that the server takes, or null. Set once, by main.js. */
+/** `ask({ check })` shows a dialog and resolves to a key that the server accepts, or null. Set once, by main.js. */
 export function setKeyDialog(ask) {
   askUser = ask;
 }
 
 export const storedKey = () => readKey(sessionStorage) ?? readKey(localStorage);
 
-/** remember: also after the browser was closed. */
+/** remember: keep the key after the browser is closed. */
 export function rememberKey(key, remember) {
   forgetKey();
   try {
@@ -278,7 +278,7 @@ async function withKey(attempt) {
   }
 }
 
-/** Whether the server takes this key. Raises UnreachableError. */
+/** Returns true if the server accepts a key. Raises UnreachableError. */
 async function isKeyTaken(key) {
   const response = await fetch(address("v1/models"), { headers: { Authorization: `Bearer ${key}` } }).catch(() => {
     throw new UnreachableError();

@@ -1,11 +1,11 @@
-// The dialogs: the key, "are you sure", help. Called by main.js and whoever needs a yes.
+// The dialogs: the key, "are you sure", help. Called by main.js and queue-view.js.
 
 import { forgetKey, rememberKey } from "./api.js";
 import { byId } from "./dom.js";
 
-let question = null; // one at a time; the key dialog may be up while another asks
+let question = null; // one at a time; the key dialog may be open at the same time
 
-/** Asks for the server's key. Resolves to one that `check` found good, kept as the user wants it, or to null. */
+/** Asks for the server's key. Resolves to a key that passed `check`, stored as the user wants, or to null. */
 export function askForKey({ refused, check }) {
   const dialog = byId("key-dialog");
   const input = byId("key-input");
@@ -18,7 +18,7 @@ export function askForKey({ refused, check }) {
   };
   if (refused) forgetKey();
   input.value = "";
-  complain(refused ? "The key that was kept here is no longer right. Enter the new one." : "");
+  complain(refused ? "The stored key is no longer valid. Enter the new one." : "");
 
   return new Promise((resolve) => {
     let result = null;
@@ -40,7 +40,7 @@ export function askForKey({ refused, check }) {
           rememberKey(key, byId("key-remember").checked);
           dialog.close();
         } else {
-          complain("That key is not right. Check it and try again.");
+          complain("This key is not valid. Check it and try again.");
         }
       } catch {
         complain("The server does not answer. Try again in a moment.");
@@ -59,7 +59,7 @@ export function askForKey({ refused, check }) {
   });
 }
 
-/** Asks before something is lost. Resolves to whether to go on. */
+/** Asks before data is deleted. Resolves to true if the user agrees. */
 export async function confirmed(text, action = "Delete") {
   await question;
   const dialog = byId("confirm-dialog");

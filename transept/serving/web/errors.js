@@ -1,4 +1,5 @@
-// Errors in the user's words. The server's own text, which is for programs and operators, becomes the details. Called by queue.js, downloads.js, text-tab.js and image-queue.js; message-box.js shows the result.
+// Error messages for the user. The server's own message, for programs and operators, becomes the details.
+// Called by queue.js, downloads.js, text-tab.js and image-queue.js; message-box.js shows the result.
 
 import { ApiError, UnreachableError } from "./api.js";
 
@@ -17,7 +18,7 @@ const TOO_LARGE = {
 const CHANNELS = ["The channels are not what you chose.", "Choose “Mixed” under Channels, and try again."];
 const TRACK = ["This file has no such audio track.", "Clear “Audio track”, or choose another one, and try again."];
 const MODEL = ["This model is no longer available.", "Choose another one, and try again."];
-const KEY = ["This server asks for a key.", "Enter the key, and try again."];
+const KEY = ["This server needs a key.", "Enter the key, and try again."];
 const SLOW = ["The upload was too slow.", "Try again over a better connection."];
 const BUSY = ["The server is busy.", "Try again in a moment."];
 const DISK = ["The server has no room for this file.", "Try again later, or tell the people who run the server."];

@@ -52,7 +52,7 @@ export class FindBar {
     byId("find-open").focus();
   }
 
-  /** Looks again: the text, or what is looked for, has changed. */
+  /** Searches again after a change of the text or of the search term. */
   refresh(fromStart = false) {
     if (!this.isOpen) return;
     this.#places = this.#transcript?.find(byId("find-what").value, this.#options) ?? [];

@@ -89,7 +89,7 @@ function show(item, options) {
 }
 
 async function deleteAll() {
-  const sure = await confirmed("Delete all recordings, transcripts, edits and texts that this browser keeps?");
+  const sure = await confirmed("Delete all recordings, transcripts, edits and texts in this browser?");
   if (!sure) return;
   await queue.clear();
   textTab.clear();
@@ -158,7 +158,7 @@ function complain(problem) {
   showMessage(byId("intake-message"), problem);
 }
 
-/** How far all is, in the window's title. */
+/** Shows the overall progress in the window's title. */
 function showTitle() {
   const running = queue.items.filter((item) => ACTIVE.has(item.state));
   const done = running.reduce((sum, item) => sum + fraction(item), 0) / (running.length || 1);
@@ -245,7 +245,7 @@ function listenToServer() {
     setText(byId("limits"), limitsText(server.limits, waiting));
     const mute = server.state === "ready" && !server.speechModels.length;
     byId("choose-files").disabled = byId("record").disabled = mute;
-    if (mute) complain("This server has no speech model, so it cannot transcribe. Whoever runs it can add one, such as openai/whisper-base.");
+    if (mute) complain("This server has no speech model, so it cannot transcribe. Its operator can add one, such as openai/whisper-base.");
     showTabs();
     if (mute && !queue.items.length && currentTab() === "transcribe") {
       if (server.textModels.length) selectTab("text");
@@ -258,9 +258,9 @@ function listenToServer() {
 function bannerFor({ state, error, loading, models }) {
   const failed = models.filter((model) => model.state === "failed");
   if (state === "unreachable") return ["The server does not answer. This page keeps trying; nothing is lost.", "Try now"];
-  if (state === "locked") return ["This server asks for a key.", "Enter the key"];
+  if (state === "locked") return ["This server needs a key.", "Enter the key"];
   if (state === "failing") return [{ message: "The server has a problem.", details: error }, "Try again"];
-  if (state === "loading") return ["The server is still loading. What you add waits and starts by itself.", ""];
+  if (state === "loading") return ["The server is still loading. Recordings that you add start once it is ready.", ""];
   if (failed.length) {
     const message = failed.map(({ id }) => `The model ${id} could not be loaded.`).join(" ");
     return [{ message, details: failed.map(({ id, error: why }) => why && `${id}: ${why}`).filter(Boolean).join("\n") }, ""];

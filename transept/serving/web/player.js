@@ -5,8 +5,8 @@ import { byId, clockText, setText } from "./dom.js";
 import { Waveform } from "./waveform.js";
 
 const SKIP = 5; // seconds
-const REWIND = 2; // seconds back when playing goes on after a pause
-const STALLED = 1000; // milliseconds without a step, though the sound is there: Chromium stops so now and then after seeking
+const REWIND = 2; // seconds back when playback continues after a pause
+const STALLED = 1000; // milliseconds without progress although the sound is loaded: Chromium sometimes stops so after seeking
 
 export class Player extends EventTarget {
   #audio = byId("audio");
@@ -15,8 +15,8 @@ export class Player extends EventTarget {
   #known = 0; // duration in seconds, from the server or an earlier visit
   #rewinds = false; // the next play goes back first
   #touched = false;
-  #pending = null; // a position to go to as soon as there is something to go in
-  #moved = { position: 0, at: 0, patience: STALLED }; // when playing last came forward, and how long it may take now
+  #pending = null; // a position to seek to once the sound is loaded
+  #moved = { position: 0, at: 0, patience: STALLED }; // time of the last progress, and the patience until the next
 
   constructor() {
     super();
@@ -52,7 +52,7 @@ export class Player extends EventTarget {
     return Number.isFinite(this.#audio.duration) ? this.#audio.duration : this.#known;
   }
 
-  /** Whether somebody has played or sought since the recording was loaded. */
+  /** True if the user has played or sought since the recording was loaded. */
   get touched() {
     return this.#touched;
   }
@@ -61,7 +61,7 @@ export class Player extends EventTarget {
     return !this.#audio.paused;
   }
 
-  /** Shows a recording. blob: null where this browser no longer has the sound. Peaks are drawn when they are known. */
+  /** Shows a recording. blob: null if this browser no longer has the sound. Peaks are drawn once they are known. */
   load(blob, { duration, peaks }) {
     this.unload();
     this.#known = duration ?? 0;
@@ -94,7 +94,7 @@ export class Player extends EventTarget {
     this.#show();
   }
 
-  /** What the server says, until the browser knows. */
+  /** Sets the duration from the server, until the browser knows it. */
   setDuration(seconds) {
     this.#known = seconds ?? 0;
     this.#show();
@@ -112,7 +112,7 @@ export class Player extends EventTarget {
   }
 
   pause() {
-    this.#rewinds ||= this.playing; // the event comes later, perhaps after the next play
+    this.#rewinds ||= this.playing; // the event arrives later, possibly after the next play
     this.#audio.pause();
   }
 
@@ -124,7 +124,7 @@ export class Player extends EventTarget {
   seek(seconds) {
     const position = Math.max(0, Math.min(seconds, this.duration || seconds));
     this.#touched = true;
-    this.#rewinds = false; // one has just chosen where to go on
+    this.#rewinds = false; // the user has just chosen a position
     if (this.#audio.readyState > 0) this.#audio.currentTime = position;
     else this.#pending = position;
     this.#show();
@@ -157,7 +157,7 @@ export class Player extends EventTarget {
     if (audio.currentTime !== this.#moved.position) this.#moved = { position: audio.currentTime, at: now, patience: STALLED };
     if (now - this.#moved.at < this.#moved.patience) return;
     this.#moved.at = now;
-    this.#moved.patience *= 2; // where seeking itself takes long
+    this.#moved.patience *= 2; // seeking itself may take long
     const buffered = [...Array(audio.buffered.length).keys()].some(
       (index) => audio.buffered.start(index) <= audio.currentTime && audio.buffered.end(index) > audio.currentTime + 1,
     );

@@ -1,5 +1,5 @@
 // The list of recordings: a row each, with its state, its progress and what can be done with it.
-// main.js makes one; it calls `open(item)` when somebody wants to see a recording.
+// main.js makes one; it calls `open(item)` when the user selects a recording.
 
 import { confirmed } from "./dialogs.js";
 import { byId, counted, icon, iconButton, make, setText } from "./dom.js";
@@ -63,7 +63,7 @@ export class QueueView {
 
   #offerToContinue() {
     const number = this.#interrupted().length;
-    byId("resume").hidden = number < 2; // of one, its own row says enough
+    byId("resume").hidden = number < 2; // for a single one, its row is enough
     setText(byId("resume-text"), `${counted(number, "recording")} stopped when the page was reloaded.`);
   }
 
@@ -116,7 +116,7 @@ export class QueueView {
     view.remove.hidden = active || item.state === "elsewhere";
   }
 
-  /** Does something that may hide the button which has the focus. */
+  /** Performs an action that may hide the focused button. */
   #act(item, action) {
     action();
     this.#rows.get(item.id)?.open.focus();

@@ -1,6 +1,6 @@
-// The recordings of this browser: what waits, runs, is done or failed, and their transcripts. No document here.
-// main.js adds files; queue-view.js and reader.js show it. Sends two recordings at a time and waits when the server says
-// so; the rest is the server's business. Every change is kept in the store.
+// The recordings of this browser, with their states and transcripts. Does not use the DOM.
+// main.js adds files; queue-view.js and reader.js show them. Sends two recordings at a time, and waits when the server is
+// busy. Stores every change.
 //
 // Events: "list" (order or number), "item" (detail: item), "segment" (detail: {item, index}), "said" (detail: message), "warning"
 // (detail: message).
@@ -12,8 +12,8 @@ import { announceable, sizeText, waitText } from "./words.js";
 
 const AT_ONCE = 2;
 const MOST_ITEMS = 300;
-const SAVE_PAUSE = 250; // milliseconds from a change to its being kept
-const SAVE_PAUSE_RUNNING = 2000; // while segments pour in
+const SAVE_PAUSE = 250; // milliseconds until a change is stored
+const SAVE_PAUSE_RUNNING = 2000; // while segments arrive
 const LEAST_WATCHED = 2000; // milliseconds of work before the pace is known
 
 export const ACTIVE = new Set(["sending", "queued", "running"]);
@@ -24,9 +24,9 @@ export class Queue extends EventTarget {
   items = []; // newest batch first, in it as dropped
   #store;
   #server;
-  #blobs = new Map(); // id -> File of this visit, so that a full store loses nothing before a reload
-  #controllers = new Map(); // id -> AbortController of what is under way
-  #timers = new Map(); // id -> {due, timer} of what is to be kept
+  #blobs = new Map(); // id -> File of this visit, in case the store is full
+  #controllers = new Map(); // id -> AbortController of its request
+  #timers = new Map(); // id -> {due, timer} of the next write to the store
   #begun = new Map(); // id -> when the server started on it, in milliseconds of performance.now()
   #others = new OtherWindows(() => [...this.#controllers.keys()]);
 
@@ -39,8 +39,8 @@ export class Queue extends EventTarget {
   }
 
   /**
-   * What an earlier visit left. What was under way then is "interrupted", and offered again; what another window has
-   * under way is "elsewhere".
+   * Restores the recordings of earlier visits. Unfinished ones become "interrupted", or "elsewhere" if another window
+   * works on them.
    */
   async restore() {
     const items = (await this.#store.items()).sort(inOrder);
@@ -51,7 +51,7 @@ export class Queue extends EventTarget {
     this.#tell("list");
   }
 
-  /** Takes over what another window has changed, unless this one is at it. */
+  /** Applies a change of another window, unless this window works on the recording. */
   async #follow(id) {
     const isOurs = () => this.#controllers.has(id) || this.#timers.has(id);
     const kept = isOurs() ? null : await this.#store.item(id);
@@ -104,7 +104,7 @@ export class Queue extends EventTarget {
     return added;
   }
 
-  /** The sound, or null where this browser no longer has it. */
+  /** The sound, or null if this browser no longer has it. */
   async blob(item) {
     const blob = this.#blobs.get(item.id) ?? (await this.#store.file(item.id)) ?? null;
     if (!blob) return null;
@@ -121,7 +121,7 @@ export class Queue extends EventTarget {
     if (item.state === "waiting") this.#set(item, { state: "cancelled", message: "" });
   }
 
-  /** Once more, from the beginning; what an earlier attempt brought, and edits of it, are dropped. */
+  /** Transcribes a recording again, and drops its earlier transcript and edits. */
   retry(item, options = item.options) {
     this.cancel(item);
     this.#set(item, { ...nothingYet(), peaks: item.peaks, options: { ...options } });
@@ -154,7 +154,7 @@ export class Queue extends EventTarget {
     items.forEach((item) => this.#others.tell(item.id));
   }
 
-  /** Keeps an item soon; called for edits, too. */
+  /** Stores an item after a pause; also called for edits. */
   save(item, wait = SAVE_PAUSE) {
     const due = performance.now() + wait;
     const pending = this.#timers.get(item.id);
@@ -163,7 +163,7 @@ export class Queue extends EventTarget {
     this.#timers.set(item.id, { due, timer: setTimeout(() => this.#saveNow(item), wait) });
   }
 
-  /** Keeps at once whatever waits to be kept: the page is about to go. */
+  /** Stores all changes at once, because the page may be closed. */
   flush() {
     for (const id of [...this.#timers.keys()]) this.#saveNow(this.find(id));
   }
@@ -188,7 +188,7 @@ export class Queue extends EventTarget {
     this.#saveNow(item);
     const finished = this.items.filter((each) => each !== item && each.state === "done").map((each) => each.id);
     const { kept } = await this.#store.putFile(item.id, this.#blobs.get(item.id), finished.reverse());
-    if (!this.items.includes(item)) await this.#store.remove(item.id); // it was removed while it was written
+    if (!this.items.includes(item)) await this.#store.remove(item.id); // removed during the write
     else if (!kept) this.#set(item, { unkept: true });
   }
 
@@ -237,7 +237,7 @@ export class Queue extends EventTarget {
         this.#take(item, event);
       },
     });
-    if (!done) throw new UnreachableError("The server ended before it was done.");
+    if (!done) throw new UnreachableError("The server stopped before the transcript was complete.");
   }
 
   #take(item, event) {
@@ -285,7 +285,7 @@ export class Queue extends EventTarget {
       const begun = item.segments.length > 0;
       await this.#server.refresh();
       if (this.#server.state !== "ready" && !begun) {
-        this.#set(item, { ...nothingYet(), peaks: item.peaks }); // it goes on by itself when the server is back
+        this.#set(item, { ...nothingYet(), peaks: item.peaks }); // it continues once the server is back
         return;
       }
       if (!begun) Object.assign(problem, BROKE_OFF);
@@ -317,7 +317,7 @@ const NOT_KEPT = "The browser has no room left: changes are lost when this page 
 function nothingYet() {
   return {
     state: "waiting",
-    message: "", // for people: why it failed, or what it waits for
+    message: "", // reason of a failure or a pause, for the user
     advice: "", // of a failure: a remedy
     details: "", // of a failure: the server's own text
     sent: 0, // fraction
@@ -330,7 +330,7 @@ function nothingYet() {
     reason: null, // why the transcript is empty
     heard: undefined, // {language, probability, model} from a second model; null: not known
     segments: [], // as the server sent them
-    edits: {}, // index -> {text, words}: what stands instead
+    edits: {}, // index -> {text, words}: the edited version
     peaks: null, // of the waveform
   };
 }
@@ -342,7 +342,7 @@ export function secondsLeft(seconds, duration, milliseconds) {
 }
 
 function checkSize({ size }, most) {
-  if (!size) throw new PageError("This file is empty.", "Add one that has sound in it.");
+  if (!size) throw new PageError("This file is empty.", "Add one with sound.");
   if (size > most) throw new PageError(`This file has ${sizeText(size)}, over the limit of ${sizeText(most)}.`, "Compress it, or split it into parts.");
 }
 
@@ -368,7 +368,7 @@ function formOf(item, blob) {
   if (words) form.append("word_timestamps", "true");
   if (prompt) form.append("prompt", prompt);
   if (hotwords) form.append("hotwords", hotwords);
-  form.append("file", blob, item.name); // last, so that the rest is known before it has come
+  form.append("file", blob, item.name); // last, so that the server knows the options first
   return form;
 }
 

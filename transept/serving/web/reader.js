@@ -24,7 +24,7 @@ export class Reader {
   #transcripts = new WeakMap(); // segments of an attempt -> Transcript, which knows what can be undone
   #undecodable = new Set(); // ids
 
-  /** sendToText: what to do with a transcript's text; options: what is asked for a recording that is transcribed again. */
+  /** sendToText: called with a transcript's text; options: returns the options for transcribing again. */
   constructor(queue, server, { sendToText, options }) {
     this.#queue = queue;
     this.#server = server;

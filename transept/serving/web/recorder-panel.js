@@ -83,7 +83,7 @@ export class RecorderPanel {
   }
 
   #show(recorder) {
-    byId("recorder-level").value = Math.sqrt(recorder.level); // closer to what one hears
+    byId("recorder-level").value = Math.sqrt(recorder.level); // closer to perceived loudness
     setText(byId("recorder-time"), clockText(recorder.seconds));
   }
 }

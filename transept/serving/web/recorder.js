@@ -1,7 +1,7 @@
 // Recording from the microphone: an AudioWorklet collects 16-bit samples, which become a WAV file.
 // recorder-panel.js shows it. Event "level": `level` (0..1) and `seconds` changed.
 
-const RATE = 16000; // Hz, what speech models hear; a browser that cannot gives its own rate
+const RATE = 16000; // Hz, the rate of speech models; browsers that lack it record at their own rate
 
 export class Recorder extends EventTarget {
   level = 0;
@@ -13,7 +13,7 @@ export class Recorder extends EventTarget {
   #length = 0; // samples
   #flushed = null;
 
-  /** Why this page cannot record at all, or null. */
+  /** The reason why this page cannot record, or null. */
   static obstacle() {
     if (!window.isSecureContext) return "Browsers record only on pages that come from https or localhost.";
     if (!navigator.mediaDevices?.getUserMedia || !window.AudioWorkletNode) return "This browser cannot record.";
@@ -24,7 +24,7 @@ export class Recorder extends EventTarget {
     return this.#context ? this.#length / this.#context.sampleRate : 0;
   }
 
-  /** Asks for the microphone and begins. Raises an Error that says for people why not. */
+  /** Asks for the microphone and starts. Raises an Error whose message is for the user. */
   async start() {
     try {
       this.#stream = await navigator.mediaDevices.getUserMedia({ audio: { channelCount: 1 } });

@@ -1,10 +1,10 @@
-// What the server has and whether it is there: its models, loading, unreachable, locked by a key.
+// The server's state: its models, and whether it is loading, unreachable or locked by a key.
 // main.js makes one; the queue waits for it, settings.js, text-tab.js and image-tab.js show its models, main.js the banner.
 
 import { ApiError, UnreachableError, getJson } from "./api.js";
 
-const LOADING_PAUSE = 2; // seconds between two looks while models load
-const LONGEST_PAUSE = 15; // seconds, while nobody answers
+const LOADING_PAUSE = 2; // seconds between requests while models load
+const LONGEST_PAUSE = 15; // seconds between requests while the server does not answer
 
 export class Server extends EventTarget {
   /** "unknown", "ready", "loading", "unreachable", "locked" (no key) or "failing" (`error` says how). */
@@ -36,7 +36,7 @@ export class Server extends EventTarget {
     return this.models.find((model) => model.id === id);
   }
 
-  /** Asks for the models, now; asks again by itself while they load or nobody answers. */
+  /** Requests the models now, and again while they load or the server does not answer. */
   refresh() {
     clearTimeout(this.#timer);
     this.#looking ??= this.#look().finally(() => (this.#looking = null));

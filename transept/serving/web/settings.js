@@ -1,4 +1,4 @@
-// The options of the Transcribe tab: which model, which language, and what stands under "More options".
+// The options of the Transcribe tab: model, language, and those under "More options".
 // main.js makes one and asks `options()` when files are added. Kept in the store.
 
 import { byId, fillSelect, setText } from "./dom.js";
@@ -68,7 +68,7 @@ export class Settings {
     return models.find((model) => model.id === byId("model").value) ?? models[0];
   }
 
-  /** Whether all that it translates to is English, which takes a tick rather than a list. */
+  /** True if the model translates to English only: a checkbox then replaces the list. */
   get #onlyEnglish() {
     const model = this.#model;
     return Boolean(model?.translates) && model.transcribes && model.target_languages.length === 1;
@@ -79,7 +79,7 @@ export class Settings {
     return this.#onlyEnglish ? [] : this.#model?.target_languages ?? [];
   }
 
-  /** Where each channel is a speaker, nobody has to be told apart. */
+  /** If each channel is a speaker, no diarization is needed. */
   get #mayDiarize() {
     return Boolean(this.#model?.diarizes) && byId("channel").value !== "each";
   }

@@ -59,7 +59,7 @@ export class TextTab {
     this.#showModels();
   }
 
-  /** Forgets what was written and what came out. */
+  /** Deletes the text and the result. */
   clear() {
     this.#running?.abort();
     this.#result = null;
@@ -108,7 +108,7 @@ export class TextTab {
     none.hidden = possible.length > 0;
     byId("text-form").hidden = !possible.length;
     if (!possible.length) {
-      const why = "This server has no model that summarizes or translates. Whoever runs it can add one, such as facebook/bart-large-cnn.";
+      const why = "This server has no model that summarizes or translates. Its operator can add one, such as facebook/bart-large-cnn.";
       setText(none, known ? why : "As soon as the server has loaded a text model you can summarize and translate here.");
       return;
     }

@@ -10,7 +10,7 @@ import { caretOffset, offsetAt, rangeIn, selectionOffsets, setCaret } from "./ra
 
 const HIGHLIGHTS = Boolean(globalThis.CSS?.highlights);
 const EDGES = ["startContainer", "startOffset", "endOffset"];
-const HANDS_OFF = 4000; // milliseconds after somebody scrolls in which playback does not
+const HANDS_OFF = 4000; // milliseconds after the user scrolls in which playback does not scroll
 
 export class TranscriptView extends EventTarget {
   #list = byId("segments");
@@ -58,7 +58,7 @@ export class TranscriptView extends EventTarget {
     for (let index = 0; index < (transcript?.length ?? 0); index += 1) this.append(index);
   }
 
-  /** Shows a segment that has come. */
+  /** Shows a new segment. */
   append(index) {
     const { start, speaker } = this.#transcript.segment(index);
     const shown = this.#transcript.shown(index);
@@ -86,7 +86,7 @@ export class TranscriptView extends EventTarget {
     this.#list.append(line);
   }
 
-  /** Says who speaks in a line, where that is somebody else than in the line before. */
+  /** Shows the speaker of a line if it differs from the line before. */
   #attribute(line, speaker) {
     if (speaker === this.#speaker) return;
     this.#speaker = speaker;
@@ -99,7 +99,7 @@ export class TranscriptView extends EventTarget {
     this.#texts.forEach((text, index) => this.#applyEditable(text, index));
   }
 
-  /** Shows again what stands at segments that were changed from outside: [{index, from, to}]; the cursor goes to the last. */
+  /** Shows changed segments again: [{index, from, to}]. focus: moves the cursor to the first change. */
   update(changes, { focus = false } = {}) {
     for (const index of new Set(changes.map((change) => change.index))) {
       this.#texts[index].textContent = this.#transcript.shown(index);
@@ -117,9 +117,9 @@ export class TranscriptView extends EventTarget {
     scrollTo(text);
   }
 
-  /** Marks what is spoken at a time (-1: nothing). moving: playback goes on, so the page follows. */
+  /** Marks the spoken segments and words at a time (-1: none). moving: playback is running, so the page scrolls along. */
   showTime(seconds, moving) {
-    const isShown = (index) => this.#texts[index]; // one that has just come is not yet
+    const isShown = (index) => this.#texts[index]; // a new one may not be shown yet
     const spoken = (this.#transcript?.segmentsAt(seconds) ?? []).filter(isShown);
     const index = spoken.at(-1) ?? -1;
     if (index !== this.#current) {
@@ -143,7 +143,7 @@ export class TranscriptView extends EventTarget {
     return word ? rangeIn(this.#texts[index], word) : null;
   }
 
-  /** Marks what was found; scrolls to the one that is current. */
+  /** Marks matches, and scrolls to the current one. */
   showMatches(places, current) {
     this.#found?.clear();
     this.#foundNow?.clear();
@@ -175,7 +175,7 @@ export class TranscriptView extends EventTarget {
     text.tabIndex = index === this.#reached ? 0 : -1;
   }
 
-  /** One segment is in the order of Tab: the one that had the focus last. Arrows lead to the others. */
+  /** Only the last focused segment is in the Tab order. Arrow keys move to the others. */
   #reach(index) {
     if (index < 0) return;
     if (this.#texts[this.#reached]) this.#texts[this.#reached].tabIndex = -1;
@@ -236,7 +236,7 @@ export class TranscriptView extends EventTarget {
     return this.#texts[next] ? next : index;
   }
 
-  /** Whether the cursor is in the first or last line of a segment. */
+  /** True if the cursor is in the first or last line of a segment. */
   #atEdge(index, edge) {
     if (!this.#editable) return true;
     const caret = getSelection().rangeCount ? getSelection().getRangeAt(0).getClientRects()[0] : null;
@@ -278,7 +278,7 @@ export class TranscriptView extends EventTarget {
   }
 }
 
-/** Only when it is out of sight; style.css keeps clear of what is fixed on the page. */
+/** Scrolls only if the text is out of sight. style.css has the margins for fixed elements. */
 function scrollTo(text) {
   const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
   text.parentElement.scrollIntoView({ block: "nearest", behavior: calm ? "auto" : "smooth" });

@@ -1,15 +1,15 @@
-// A transcript that can be edited: its segments as the server sent them, and beside them what stands there now.
-// reader.js makes one of each recording it shows; downloads.js sends `exported()` to the server. No document here.
+// An editable transcript: the segments that the server sent, and their edits.
+// reader.js makes one for each recording it shows; downloads.js sends `exported()` to the server. Does not use the DOM.
 //
-// Times are never edited. Words that an edit leaves alone keep theirs; new words share the time of those they replace.
+// Times are never edited. Unchanged words keep theirs; new words share the time of those that they replace.
 
 const TYPING_PAUSE = 900; // milliseconds; typing without a longer pause is undone at once
 const MOST_UNDO = 500;
-const LONGEST_SEGMENT = 60; // seconds; further back nothing is looked for that is still spoken
+const LONGEST_SEGMENT = 60; // seconds; segments that start earlier are not searched
 
 export class Transcript {
   #item; // of the queue: {segments, edits}
-  #undo = []; // of [{index, before, after}, ...]: what one undo takes back
+  #undo = []; // of [{index, before, after}, ...], one list for each undo
   #redo = [];
   #lastTyping = { index: -1, time: 0 };
 
@@ -21,7 +21,7 @@ export class Transcript {
     return this.#item.segments.length;
   }
 
-  /** What stands at a segment now: {start, end, text, words}. */
+  /** A segment with its edits: {start, end, text, words}. */
   segment(index) {
     return { ...this.#item.segments[index], ...this.#item.edits[index] };
   }
@@ -35,17 +35,17 @@ export class Transcript {
     return index in this.#item.edits;
   }
 
-  /** All segments as they stand. */
+  /** All segments with their edits. */
   exported() {
     return this.#item.segments.map((_, index) => this.segment(index));
   }
 
-  /** What one copies: a line a segment. */
+  /** The text to copy, one line for each segment. */
   lines() {
     return this.exported().map(({ speaker, text }) => `${speaker ? `${speaker}: ` : ""}${text.trim()}`).join("\n").trim();
   }
 
-  /** All that is said on one line, as models of text read it. */
+  /** The whole text on one line, for text models. */
   flowing() {
     return this.exported().map(({ text }) => text.trim()).filter(Boolean).join(" ");
   }
@@ -91,16 +91,6 @@ export class Transcript {
     this.#lastTyping = typing ? { index, time: now } : { index: -1, time: 0 };
     this.#redo = [];
     this.#put(index, change.after);
-  }
-
-  /** Sets many at once, as one step of undo. `texts` is a map of index to shown text. */
-  editAll(texts) {
-    const changes = [...texts].map(([index, shown]) => this.#changeOf(index, shown)).filter(Boolean);
-    if (!changes.length) return;
-    this.#push(changes);
-    this.#redo = [];
-    this.#lastTyping = { index: -1, time: 0 };
-    changes.forEach(({ index, after }) => this.#put(index, after));
   }
 
   get canUndo() {
@@ -220,7 +210,7 @@ export function retime(words, before, after, start, end) {
   const grows = newEnd - oldEnd;
   const inserted = after.slice(prefix, newEnd);
   const [gluesLeft, gluesRight] = [/^\S/.test(inserted), /\S$/.test(inserted)];
-  const joined = !inserted; // text went: what is left of both sides may have become one word
+  const joined = !inserted; // deleted text may have joined two words
   const head = [];
   const touched = [];
   const tail = [];

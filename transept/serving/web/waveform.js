@@ -1,5 +1,5 @@
 // The waveform: its peaks, computed once from a recording, and their picture on a canvas.
-// player.js draws with it, reader.js asks for peaks. Where there are none the picture is a plain line.
+// player.js draws with it, reader.js asks for peaks. Without peaks, the picture is a plain line.
 
 import { decode } from "./decoding.js";
 
@@ -8,8 +8,8 @@ const DECODED_RATE = 8000; // Hz; enough for a picture
 const [BAR, GAP] = [2, 1]; // CSS pixels
 
 /**
- * The loudness of a recording, of its loudest channel, in PEAKS steps, each 0..255, or null: too long, or nothing that this browser decodes.
- * The browser decodes beside this thread, a worker looks for the peaks.
+ * The loudness of a recording, of its loudest channel, in PEAKS steps, each 0..255, or null if it is too long or this browser cannot decode it.
+ * The browser decodes in another thread, and a worker computes the peaks.
  */
 export async function computePeaks(blob, duration) {
   const decoded = await decode(blob, duration, DECODED_RATE);

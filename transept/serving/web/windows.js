@@ -1,5 +1,5 @@
 // Other windows of this page in the same browser, which share its store. Each tells the others what it has changed, and
-// says when asked what it has under way, so that no recording is sent twice and none shows an old transcript.
+// answers which recordings it works on, so that none is sent twice and none shows an old transcript.
 // queue.js makes one. Event "changed" (detail: id).
 
 const ANSWER_TIME = 200; // milliseconds to wait for answers
@@ -8,7 +8,7 @@ export class OtherWindows extends EventTarget {
   #channel = globalThis.BroadcastChannel ? new BroadcastChannel("transept") : null;
   #heard = new Set();
 
-  /** running: gives the ids that are under way in this window. */
+  /** running: returns the ids of the recordings that this window works on. */
   constructor(running) {
     super();
     this.#channel?.addEventListener("message", ({ data }) => {
@@ -18,7 +18,7 @@ export class OtherWindows extends EventTarget {
     });
   }
 
-  /** The ids that are under way in other windows. */
+  /** The ids of the recordings that other windows work on. */
   async running() {
     this.#heard.clear();
     this.#channel?.postMessage({ ask: true });

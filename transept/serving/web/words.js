@@ -31,7 +31,7 @@ export function stateText(item, serverState, model) {
     case "cancelled":
       return item.segments.length ? "Cancelled; the text so far is kept" : "Cancelled";
     case "elsewhere":
-      return "Under way in another window";
+      return "Running in another window";
     case "interrupted":
       return "Stopped when the page was reloaded";
     default:
@@ -110,7 +110,7 @@ export function fraction(item) {
   return item.state === "queued" ? 0.05 : 0;
 }
 
-/** What a screen reader says of a change. */
+/** The text of a change for screen readers. */
 export function announceable(item) {
   if (item.state === "done") return `${item.name} is done: ${counted(item.segments.length, "segment")}.`;
   if (item.state === "failed") return `${item.name} failed: ${[item.message, item.advice].filter(Boolean).join(" ")}`;
@@ -119,16 +119,16 @@ export function announceable(item) {
 
 const percent = (part) => `${Math.round(100 * Math.min(1, part))} %`;
 
-/** "left" -> "left channel"; of all that are heard there is nothing to say. */
+/** "left" -> "left channel"; a mix has no name. */
 export const channelName = (channel) => (channel === "left" || channel === "right" ? `${channel} channel` : "");
 
 /** "1" -> "audio track 1"; the automatic choice has no name. */
 export const trackName = (track) => (track ? `audio track ${track}` : "");
 
-/** The code of the language that a recording is translated to; "" where that is not asked for. */
+/** The code of the language that a recording is translated to; "" without translation. */
 export const writtenIn = ({ options }) => options.target || (options.task === "translate" ? "en" : "");
 
-/** "en" -> "English"; what the browser does not know stays as it is. */
+/** "en" -> "English"; unknown codes stay unchanged. */
 export function languageName(code) {
   if (!code) return "";
   try {

@@ -1,4 +1,4 @@
-// Files in one ZIP archive, stored as they are: transcripts are small. The format is PKWARE's APPNOTE 6.3, sections 4.3.7,
+// ZIP archives without compression, because transcripts are small. The format is PKWARE's APPNOTE 6.3, sections 4.3.7,
 // 4.3.12 and 4.3.16. Called by downloads.js and image-tab.js.
 
 const MOST_FILES = 65535; // more, or more than 4 GiB, would need ZIP64

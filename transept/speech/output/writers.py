@@ -1,7 +1,8 @@
 """Formats of transcript files, under openai-whisper's names and our own.
 
 ``Transcript.write``, the command line and the server call it. Each format is a function from segments to a file's text.
-Text, tables and JSON are byte for byte openai-whisper's; `transept.compat.whisper` writes its subtitles.
+Text, tables and JSON are byte for byte openai-whisper's, except for control characters; its subtitles are in
+`transept.compat.whisper`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import html
 import io
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,6 +23,10 @@ from transept.errors import ParameterError, shown, suggest
 from transept.speech.output.advanced_substation import karaoke
 from transept.speech.output.subtitles import Cue, SubtitleLayout, make_cues
 from transept.speech.segments import Segment, has_speakers
+
+LINE_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # control characters, and other ends of a line
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")  # the same without tabs and line feeds
+TIME_TAG = re.compile(r"[\[<](\d+:\d+(?:[.:]\d+)?)[\]>]")  # of lyrics
 
 
 def write_transcript(
@@ -57,7 +63,23 @@ def format_transcript(name: str, segments: Sequence[Segment], language: str, lay
         raise ParameterError(
             f"there is no {{format}} {name!r}.{suggest(str(name), FORMATS)}", param="format", value=name
         )
+    if name != "json":  # which escapes them
+        segments = [_printable(each, in_row=name == "tsv") for each in segments]
     return FORMATS[name](segments, language, layout)
+
+
+def _printable(segment: Segment, in_row: bool) -> Segment:
+    """Return a segment with a blank in place of each control character, which could break a file or change a terminal.
+
+    in_row: True if the text must be on one line; otherwise it keeps tabs and line feeds.
+    """
+    words, speaker = segment.words, segment.speaker
+    return dataclasses.replace(
+        segment,
+        text=(LINE_CONTROLS if in_row else CONTROLS).sub(" ", segment.text.replace("\r\n", "\n").replace("\r", "\n")),
+        words=words and [dataclasses.replace(word, word=LINE_CONTROLS.sub(" ", word.word)) for word in words],
+        speaker=speaker and LINE_CONTROLS.sub(" ", speaker),
+    )
 
 
 def _format_of(file: str | Path | IO[Any]) -> str:
@@ -83,8 +105,13 @@ def _plain_text(segments: Sequence[Segment], language: str, layout: SubtitleLayo
 
 
 def _subrip(segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> str:
-    # The arrow between two times must stay the only one.
-    return subrip(make_cues(segments, layout, escape=lambda text: text.replace("-->", "->")))
+    def without_arrows(text: str) -> str:  # the arrow between two times must stay the only one
+        return text.replace("-->", "->")
+
+    return subrip(
+        dataclasses.replace(cue, text=without_arrows(cue.text), speaker=cue.speaker and without_arrows(cue.speaker))
+        for cue in make_cues(segments, layout)
+    )
 
 
 def subrip(cues: Iterable[Cue]) -> str:
@@ -139,7 +166,7 @@ def _lyrics(segments: Sequence[Segment], language: str, layout: SubtitleLayout) 
     lines = []
     for cue in make_cues(segments, dataclasses.replace(layout, highlight_words=False)):
         seconds, hundredths = divmod(round(cue.start / 10), 100)
-        text = " ".join(cue.attributed.split())  # a line feed would end the line
+        text = TIME_TAG.sub(r"(\1)", " ".join(cue.attributed.split()))  # one line, with one time
         lines.append(f"[{seconds // 60:02d}:{seconds % 60:02d}.{hundredths:02d}]{text}\n")
     return "".join(lines)
 
