@@ -38,7 +38,7 @@ def temperatures(name: str, given: Any) -> float | tuple[float, ...]:
         values = (finite(given),) if isinstance(given, Real) else numbers(name, given, "0.2 or (0.0, 0.2, 0.4)")
     if not values or not all(0.0 <= each <= MAX_TEMPERATURE for each in values):
         raise ParameterError(
-            f"{{{name}}} must be one or several numbers of at least 0 and at most {MAX_TEMPERATURE:g}, not {{{name}!}}",
+            f"{{{name}}} must be numbers of at least 0 and at most {MAX_TEMPERATURE:g}, not {{{name}!}}",
             param=name,
             value=given,
         )
