@@ -24,8 +24,8 @@ from transept.option_names import Alias, by_own_names, errors_as_given, finite, 
 
 Options = TypeVar("Options")
 
-MAX_TEMPERATURE = 1e38  # a float32, as logits are
-MAX_LENGTH_PENALTY = 32.0  # the length of any text to this power is a float
+MAX_TEMPERATURE = 1e38  # fits into float32, the dtype of logits
+MAX_LENGTH_PENALTY = 32.0  # so that a text's length to this power does not overflow a float
 MAX_PATIENCE = 1e6  # so that num_beams times patience does not overflow
 MAX_INTEGER = 2**31 - 1  # upper bound of counts, such as beams, samples or tokens; far above any model's
 MAX_SEED = 2**64 - 1
@@ -41,7 +41,7 @@ class Option:
 
     help: one line, for ``--help`` and the API's documentation. more: further sentences, for ``help()`` in Python.
     group: heading under which ``--help`` lists the option. metavar: placeholder for its value in ``--help``.
-    default: text for the default in ``--help``; None: the default value, unless that is None or the option is a flag.
+    default: text for the default in ``--help``; None: the value itself, except for a flag and for the value None.
     aliases: other programs' names for it, accepted wherever its own name is; an `Alias` if their values differ.
     flag: name on the command line, in the environment and in settings files, if it differs from the field's name.
     unset: meaning of None in an error, such as "no limit"; "": not mentioned.
@@ -243,7 +243,7 @@ def take_options(options: Any) -> None:
 
 
 def refusal(options: Any, message: str, param: str = "") -> ParameterError:
-    """Return an error of a dataclass's options, which the message names in braces.
+    """Return a ParameterError. Its message names options of the dataclass in braces.
 
     param: the option at fault; "": the first one that the message names.
     """
@@ -298,8 +298,8 @@ def split_options(
 ) -> tuple[dict[str, Any], ...]:
     """Split keywords by the dataclass of options that declares each: one dict for each of `kinds`. Accepts aliases.
 
-    what: begins the message of the ParameterError for a keyword that none of them declares. without: options that this
-    message does not suggest, since the call refuses them.
+    what: start of the error's message for a keyword that none of them declares. without: options that the message does
+    not suggest, because the call refuses them.
     """
     given = by_own_names(given, [each for kind in kinds for each in declared(kind).values()])
     known = [name for kind in kinds for name in declared(kind)]
@@ -313,7 +313,7 @@ def split_options(
 def declares_options(what: str) -> Callable[[type[Options]], type[Options]]:
     """Decorate a dataclass whose fields are declared options, so that ``help()`` lists them below its docstring.
 
-    Its constructor takes aliases and raises ParameterError for an unknown keyword. what: begins the message, such as
+    Its constructor takes aliases and raises ParameterError for an unknown keyword. what: start of the message, such as
     ``"Engine has no option"``.
     """
 

@@ -233,7 +233,7 @@ def test_images_of_another_size_than_the_encoder_reads_are_told(checkpoint: Chec
     settings = json.loads((tmp_path / "preprocessor_config.json").read_text())
     settings["size"] = {"height": 32, "width": 48}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
-    with pytest.raises(CheckpointError, match=r"makes images of 3 x 32 x 48 .* reads 3 x 48 x 48"):
+    with pytest.raises(CheckpointError, match=r"for images of 3 x 32 x 48 .* reads 3 x 48 x 48"):
         VisionReader(tmp_path).read(line_image(LINES[0]))
 
 

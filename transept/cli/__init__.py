@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command, and return its exit code.
 
     0: success. 1: a TranseptError, printed on stderr. 2, by SystemExit: bad usage, including a ParameterError.
-    INTERRUPTED; BROKEN_PIPE if the reader of the output has gone.
+    INTERRUPTED: after Ctrl-C. BROKEN_PIPE: the reader of the output has exited.
     """
     begin = time.perf_counter()
     if sys.stderr is None:
@@ -86,7 +86,7 @@ def _drop_output(number: int) -> None:
 
 
 def _null_stream(number: int) -> TextIO:
-    """Return a stream that drops its text, under the number of a closed one, which a later file must not get."""
+    """Return a stream that drops its text. It occupies a closed stream's descriptor, so that no other file gets it."""
     opened = os.open(os.devnull, os.O_WRONLY)
     if opened != number:
         os.dup2(opened, number)
@@ -103,7 +103,7 @@ def _version() -> str:
 def _parser(given: Sequence[str] | None = None) -> Parser:
     """Return the parser of all commands.
 
-    given: the arguments to parse. Only the options of their command are declared; None: those of all commands.
+    given: the arguments to parse. Only their command's options are declared; None: the options of all commands.
     """
     parser = Parser(prog="transept", description="Run encoder/decoder transformers: Whisper, BART, T5 and more.")
     parser.add_argument("--version", action=PrintAndExit, text=_version, help="show the version and the environment")

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from transept.cluster.batch import BatchJob, BatchReport
     from transept.cluster.inputs import Input, Missing
 
-TASKS = {"transcribe": "speech", "summarize": "text", "translate": "text", "read": "images"}  # each with its subject
+TASKS = {"transcribe": "speech", "summarize": "text", "translate": "text", "read": "images"}  # task -> its subject
 FORMATS = ("jsonl", "parquet")
-SUFFIXES = {"speech": MEDIA, "text": {".txt", ".md"}, "images": IMAGES}  # of the files that folders contribute
+SUFFIXES = {"speech": MEDIA, "text": {".txt", ".md"}, "images": IMAGES}  # read in folders
 MOST_USED = (
     *("--model", "--output", "--format", "--task", "--ray", "--replicas", "--threads", "--gpus"),
     *("--language", "--mode", "--word-timestamps", "--target-language", "--device"),

@@ -7,11 +7,11 @@ import os
 
 from transept.errors import nearest
 
-MOST_FILES = 1000  # of a folder that are compared
+MOST_FILES = 1000  # compared in a folder, at most
 
 
 def suggest_file(path: str) -> str:
-    """Return the end of a message about a missing file, ``. Did you mean 'talks/monday.mp3'?``, or nothing."""
+    """Return the end of a message about a missing file, ``. Did you mean 'talks/monday.mp3'?``, or an empty string."""
     folder, name = os.path.split(path)
     try:
         with os.scandir(folder or ".") as entries:

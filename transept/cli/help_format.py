@@ -10,10 +10,10 @@ from typing import Any
 
 
 class HelpFormatter(argparse.HelpFormatter):
-    """argparse's formatter, but it breaks no option at its dashes, and shows one long name of an option."""
+    """argparse's formatter, except that it never splits an option at a dash and lists no aliases."""
 
     def add_argument(self, action: argparse.Action) -> None:
-        """Add an argument, with the indent of subcommands in its width, which argparse leaves out."""
+        """Add an argument. Its width includes the indent of subcommands, unlike in argparse."""
         super().add_argument(action)
         if action.help is not argparse.SUPPRESS:
             for each in self._iter_indented_subactions(action):
@@ -36,7 +36,7 @@ class HelpFormatter(argparse.HelpFormatter):
 
 
 class PrintAndExit(argparse.Action):
-    """An option such as ``--help-all``, which prints a text and ends the program. text: returns it."""
+    """An option such as ``--help-all``, which prints a text and exits. text: function that returns the text."""
 
     def __init__(self, text: Callable[[], str], **options: Any) -> None:
         super().__init__(**{**options, "dest": argparse.SUPPRESS, "default": argparse.SUPPRESS, "nargs": 0})

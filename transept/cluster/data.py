@@ -10,7 +10,7 @@
 
 Each is constructed once in an actor, where it loads the model, and called with batches: dicts of columns, or Arrow
 tables (``batch_format="pyarrow"``), which have the same schema for every batch. The engine batches all rows of a call
-continuously, together with those of other calls in the same actor. A row that fails gets its error; the others get
+continuously, together with the rows of other calls in the same actor. A row that fails gets its error; the others get
 their results. An instance can also be called without Ray.
 """
 
@@ -55,15 +55,16 @@ class Transcribe:
     """Speech to text: adds text, segments, language, duration, warnings, reason and error to a batch.
 
     model: as for Engine. column: contains paths, URIs that pyarrow reads (``s3://...``, ``gs://...``, ``file://...``),
-        or the bytes of files. options: those of Transcriber.transcribe, such as ``language="de"``, and of Engine, such
+        or the bytes of files. options: of Transcriber.transcribe, such as ``language="de"``, and of Engine, such
         as ``quantization="int8"``. threads defaults to the number of CPUs that Ray gave the actor.
 
     text: the transcript. segments: as from Segment.to_dict. language: code. duration: seconds. warnings, reason:
-    as in a Transcript. error: None, or the message of the error; then segments is empty and the others are None.
+    as in a Transcript. error: None, or the message of the error; then segments is empty and the other columns
+    hold None.
     Raises ParameterError at once for a bad option, and as Engine for a model that cannot be loaded.
     """
 
-    names: Mapping[str, str] = {}  # option -> how errors write it, if not as in Python; set by Replica
+    names: Mapping[str, str] = {}  # option -> its name in errors, if not Python's; set by Replica
 
     def __init__(
         self, model: str | Path, *, column: str = "file", **options: Unpack[TranscriptionAndEngineKeywords]
@@ -91,7 +92,7 @@ class Transcribe:
 
 
 class TextTask:
-    """Base class of Summarize and Translate. task: of TextGenerator."""
+    """Base class of Summarize and Translate. task: a task of TextGenerator."""
 
     task: Literal["summarize", "translate"]
     names: Mapping[str, str] = {}  # see Transcribe
@@ -138,10 +139,10 @@ class Summarize(TextTask):
 
     model: as for Engine. column: contains documents, as text or UTF-8. file_column: path or URI of a file, for rows
         whose document is None. output_column: for the summaries; by default they replace the documents.
-    options: those of TextGenerator.summarize, such as ``max_tokens=60``, and of Engine, such as ``device="cuda"``.
+    options: of TextGenerator.summarize, such as ``max_tokens=60``, and of Engine, such as ``device="cuda"``.
         threads defaults to the number of CPUs that Ray gave the actor.
 
-    error: None, or the message of the error; then the text is None.
+    error: None, or the message of the error, in which case the text is missing.
     Raises ParameterError at once for a bad option, and as Engine for a model that cannot be loaded.
     """
 
@@ -151,7 +152,7 @@ class Summarize(TextTask):
 class Translate(TextTask):
     """Documents to translations, in the same way as Summarize.
 
-    options: those of TextGenerator.translate, such as ``source="en", target="de"``, and of Engine.
+    options: of TextGenerator.translate, such as ``source="en", target="de"``, and of Engine.
     """
 
     task = "translate"
@@ -161,10 +162,10 @@ class Read:
     """Images to the text in them: adds ``text`` and ``error`` to a batch.
 
     model, column: as for Transcribe, of files of images.
-    options: those of VisionReader.read, such as ``task="caption"`` or ``max_tokens=60``, and of Engine. threads
+    options: of VisionReader.read, such as ``task="caption"`` or ``max_tokens=60``, and of Engine. threads
         defaults to the number of CPUs that Ray gave the actor.
 
-    text: of the image. error: None, or the message of the error; then the text is None.
+    text: the text in the image, None if there is an error. error: None, or the message of the error.
     Raises ParameterError at once for a bad option, and as VisionReader for a model that cannot be loaded.
     """
 
@@ -190,7 +191,7 @@ class Read:
 
 
 def task_options(task: str, model: str | Path, options: Mapping[str, Any]) -> tuple[Options, Options]:
-    """Return the options of the engine, and those of a task. Raises ParameterError for a bad one."""
+    """Return the options of the engine, and the options of a task. Raises ParameterError for a bad one."""
     kinds = OPTIONS[task]
     engine, *parts = split_options(f"{task.capitalize()} has no option", options, EngineConfig, *kinds)
     EngineConfig(str(model), **engine)
@@ -213,7 +214,7 @@ def _readable(
     read: list[int],
     names: Mapping[str, str],
 ) -> Iterator[Any]:
-    """Yield what can be read of the values, and append their rows' indices to `read`. Other rows get their errors."""
+    """Yield the values that can be read, and append their rows' indices to `read`. Other rows get an error."""
     for index, value in enumerate(values):
         try:
             found = read_value(value)
@@ -239,7 +240,7 @@ def _document(source: tuple[Any, Any]) -> str:
 
 
 def _message(error: TranseptError, names: Mapping[str, str]) -> str:
-    """Return an error's message with options as their user writes them. names: option -> flag; {}: as in Python."""
+    """Return an error's message with options named as the user writes them. names: option -> flag; {}: as in Python."""
 
     def assigned(name: str, value: Any) -> str:
         if name not in names:

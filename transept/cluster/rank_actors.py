@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from ray.util.placement_group import PlacementGroup
 
 STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
-GREETING_SECONDS = 5.0  # in which a connecting process must send the token and its rank
+GREETING_SECONDS = 5.0  # within which a connecting process must send the token and its rank
 SENDING_SECONDS = 60  # after which a node that receives nothing counts as lost
-KILL_SECONDS = 5.0  # in which Ray ends an actor, unless its node is unreachable
+KILL_SECONDS = 5.0  # within which Ray ends an actor, unless its node is unreachable
 PROCESS = secrets.token_hex(8)  # identifies this process in names of placement groups
 GONE = 0  # Ray has no exit codes
 ENDED = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)  # POLLRDHUP exists only on Linux
@@ -140,9 +140,9 @@ class RankActors(Launcher):
 def _name_of_group() -> str:
     """Return a name for a new placement group.
 
-    If an actor and all of its ranks die at once, for example with their node, no process removes the group, and Ray
-    places it again, which takes the resources of the restarted actor. So the name contains the actor's id, and this
-    function removes groups of the actor's earlier processes.
+    If an actor and all of its ranks die at once, for example with their node, their group remains. Ray then places the
+    group again, and the restarted actor lacks its resources. So the name contains the actor's id, and this function
+    removes the groups of the actor's earlier processes.
     """
     ray = require_ray()
     actor_id = ray.get_runtime_context().get_actor_id()
@@ -168,7 +168,7 @@ def replica_placement_group() -> PlacementGroup | None:
 
 
 class ActorProcess(RankProcess):
-    """A rank in an actor. It has ended once its end of the connection is closed, as the death of its process does."""
+    """A rank in an actor. It has ended once its connection is closed; the system does that if the process dies."""
 
     def __init__(self, actor: Any, connected: socket.socket, host: str, pid: int) -> None:
         self._actor, self.socket = actor, connected
@@ -222,8 +222,8 @@ def _connected(
             raise ClusterError(f"rank {runs.index(ended[0])} cannot be started: {_reason(ended[0])}")
         if time.monotonic() > deadline:
             raise ClusterError(
-                f"rank {min(missing)} did not connect to {server.getsockname()[0]} in time: is that this machine's "
-                "address for other nodes?"
+                f"rank {min(missing)} did not connect to {server.getsockname()[0]} in time: check that other "
+                "nodes can reach this machine at that address"
             )
 
 

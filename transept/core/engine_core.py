@@ -30,9 +30,9 @@ from transept.core.scheduling.stopping import StopChecker
 from transept.errors import RequestFailedError, TranseptError
 
 NO_NUMBERS = (
-    "no token can be chosen: the logits are NaN. Either weights or input hold NaN or infinities, or the model "
-    "overflows, as it may in float16, whose largest number is 65,504; or options and logits processors forbid every "
-    "token"
+    "no token can be chosen: the logits are NaN. Check that weights and input are finite, that the model does not "
+    "overflow (in float16, the largest number is 65,504: try float32 or bfloat16), and that options and logits "
+    "processors do not forbid every token"
 )
 
 SUSPENDABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
@@ -93,9 +93,9 @@ class EngineCore:
         tokens are appended. All stages compute steps in the order of issue. So blocks that are freed meanwhile can be
         reallocated at once: their new owner writes them in a later step.
 
-        Invariant: a group gets all tokens of the step, or it has failed and holds no blocks. If a failed group's encode
-        was to fill a shared cross table, the other groups that share it restart. All other groups get the tokens that
-        they would have had without the failure.
+        Invariant: a group gets all tokens of the step, or it has failed and holds no blocks. If the failed group's
+        encode would have filled a shared cross table, the other groups that share it restart. All other groups get the
+        tokens that they would have had without the failure.
 
         An interruption, such as KeyboardInterrupt, at any point fails at most the request whose tokens were being
         appended. All other requests restart, and keep their tokens.
@@ -137,7 +137,7 @@ class EngineCore:
         return RequestOutput.from_seq_group(group)
 
     def _drop_steps(self) -> None:
-        """Drop all steps in flight, for which no request waits, and the cross tables that their encodes write."""
+        """Drop all steps in flight, and the cross tables that their encodes write. No request waits for these steps."""
         for step in self.in_flight:
             for each in step.encodes:
                 self.scheduler.forget_encoded(each.group, each.part.cross_block_table)
@@ -157,7 +157,7 @@ class EngineCore:
                 self.scheduler.restart_swapped()
 
     def _fill_pipeline(self) -> None:
-        """Issue steps, of requests that are in no other, until one for each stage is in flight."""
+        """Issue steps until one for each stage is in flight. A request is in only one of them."""
         num_stages = self.executor.capacity.num_stages
         while len(self.in_flight) < num_stages and all(step.error is None for step in self.in_flight):
             under_way = {group for step in self.in_flight for group in step.groups}
@@ -190,7 +190,7 @@ class EngineCore:
         """Bisect a failed step to isolate the failing requests. Returns the combined output of its parts.
 
         Collects all other steps first, so that no other is in flight. Requests of those steps restart if they read a
-        cross table that an encode of the failed step was to write.
+        cross table that the failed step did not write.
         """
         for other in self.in_flight:
             if other is not step and other.error is None and other.output is None:
@@ -209,7 +209,7 @@ class EngineCore:
             if batch.is_empty:
                 continue
             part = self.executor.collect(self.executor.issue(batch))
-            if part.whole_step_failed:  # one of its two lists is empty
+            if part.whole_step_failed:  # then either its encodes or its decodes are empty
                 first, second = len(batch.encodes) // 2, len(batch.decodes) // 2
                 batches.append(StepInput(batch.encodes[first:], batch.decodes[second:]))
                 batches.append(StepInput(batch.encodes[:first], batch.decodes[:second]))
@@ -314,7 +314,7 @@ def _forget_frames(error: BaseException | None) -> None:
     while error is not None:
         for failed, _ in traceback.walk_tb(error.__traceback__):
             frame: FrameType | None = failed
-            # Stop at callers that are suspended, since clearing a generator closes it, or running.
+            # Stop at a running caller, and at a generator, because clearing closes it.
             while frame is not None and not frame.f_code.co_flags & SUSPENDABLE:
                 try:
                     frame.clear()

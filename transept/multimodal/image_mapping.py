@@ -29,7 +29,7 @@ def patch_shape(config: Any) -> tuple[int, int]:
 
 
 def num_patches(config: Any) -> int:
-    """Return the number of patches of an image, from the encoder's config, without a rest at the right and bottom."""
+    """Return the number of whole patches in an image, from the encoder's config."""
     _, height, width = image_shape(config)
     patch_height, patch_width = patch_shape(config)
     return (height // patch_height) * (width // patch_width)
@@ -46,7 +46,7 @@ def load_pixel_values(image: Any, view: CheckpointView, shape: tuple[int, int, i
     if tuple(values.shape) != tuple(shape):
         made, read = (" x ".join(map(str, each)) for each in (values.shape, shape))
         raise CheckpointError(
-            f'"{view.path}" makes images of {made} (channels, height, width) by its preprocessor_config.json, and its '
+            f'"{view.path}" has a preprocessor_config.json for images of {made} (channels, height, width), but its '
             f"encoder reads {read} by its config.json: give both the same size"
         )
     return values

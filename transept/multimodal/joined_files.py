@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, BinaryIO, NamedTuple
 
-SEARCHED_BYTES = 1 << 22  # of a FLAC file at a time
-FLAC_BEGIN = (b"fLaC\x00\x00\x00\x22", b"fLaC\x80\x00\x00\x22")  # and the header of STREAMINFO, which is always first
+SEARCHED_BYTES = 1 << 22  # read from a FLAC file at a time
+FLAC_BEGIN = (b"fLaC\x00\x00\x00\x22", b"fLaC\x80\x00\x00\x22")  # mark, then the header of the first block
 ID3_HEADER = 10  # bytes of an ID3v2 tag before its frames; the last four are its size
 RIFF_HEADER = 12  # bytes: RIFF, size, WAVE
 OGG_TRACKS = (b"\x01vorbis", b"OpusHead", b"\x7fFLAC", b"Speex", b"\x80theora")  # how tracks' first packets begin
-MARK_BYTES = 1 << 20  # at a time, for the next page of Ogg
-MARK = b"OggS"  # begins each page
+MARK_BYTES = 1 << 20  # read at a time to find the next Ogg page
+MARK = b"OggS"  # the start of each page
 OGG_HEADER = 27  # bytes before the table of segments
 MOST_SEGMENTS = 255
 CHECKSUM = slice(22, 26)  # of a page; little endian
 BEGINS, ENDS = 2, 4  # flags of the first page of a stream, and of the last
-CONTENT_BYTES = 8  # kept of a page's content
-MOST_WASTE = 4  # bytes summed in vain, over the bytes of the file: forged marks would cost a page's sum each
+CONTENT_BYTES = 8  # of a page's content that are kept
+MOST_WASTE = 4  # limit of bytes with a wrong check sum, in file sizes; a forged file has many
 REVERSED_BITS = bytes(int(f"{value:08b}"[::-1], 2) for value in range(256))
 
 
@@ -95,7 +95,7 @@ def _wav_begins(file: BinaryIO, size: int) -> Iterator[int]:
 
 
 def _mp4_begins(file: BinaryIO, size: int) -> Iterator[int]:
-    """Positions of boxes that begin an MP4 file, after one whose moov box is there (ISO/IEC 14496-12, section 4)."""
+    """Positions of boxes that begin an MP4 file, after the previous file's moov box (ISO/IEC 14496-12, section 4)."""
     begin, has_tracks = 0, False
     while begin + 8 <= size:
         file.seek(begin)
@@ -240,7 +240,7 @@ def _page_length(head: bytes) -> int:
 def _is_sound(page: bytes) -> bool:
     """True if a page's check sum is right: CRC-32 of polynomial 0x04C11DB7, from 0, most significant bit first.
 
-    zlib's is the same one with the bits of each byte in the other order.
+    zlib computes the same CRC with the bits of each byte reversed.
     """
     data = page[: CHECKSUM.start] + bytes(4) + page[CHECKSUM.stop :]
     reversed_sum = zlib.crc32(data.translate(REVERSED_BITS), 0xFFFFFFFF) ^ 0xFFFFFFFF

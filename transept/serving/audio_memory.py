@@ -13,7 +13,7 @@ from collections import deque
 
 from transept.errors import QueueFullError
 
-MAY_WAIT = hasattr(time, "pthread_getcpuclockid")  # if so, `transept.core.jobs.offload` runs another thread meanwhile
+MAY_WAIT = hasattr(time, "pthread_getcpuclockid")  # else `transept.core.jobs.offload` cannot tell if a thread waits
 TAKEN = "other recordings hold the memory for decoded audio: try again later"
 
 
@@ -50,7 +50,7 @@ class AudioShare:
     def expect(self, num_bytes: int) -> None:
         """Wait until so many bytes fit, after the shares that waited before. Raises QueueFullError once released.
 
-        Where the engine cannot distinguish waiting threads from computing ones, raises it instead of waiting.
+        Without MAY_WAIT, raises QueueFullError instead of waiting, since a waiting thread would count as computing.
         """
         memory = self._memory
         with memory.changed:

@@ -33,9 +33,7 @@ LOADING_RETRY = 2.0  # seconds after which clients may ask again for a model tha
 DRAINING_PATIENCE = 5.0  # seconds without data after which an upload fails while the server drains
 
 Kind = Literal["speech", "text", "vision"]
-Ability = Callable[
-    [Mapping[str, Any]], bool
-]  # returns True for a model that has it, given its description in `/v1/models`
+Ability = Callable[[Mapping[str, Any]], bool]  # True if a model has the ability, from its description in `/v1/models`
 WANTED: dict[Kind, str] = {"speech": "speech", "text": "text", "vision": "images"}  # input of a kind of model
 
 
@@ -261,7 +259,7 @@ class ServedModels:
         if isinstance(loaded, TextGenerator):
             try:
                 model.languages = loaded.languages
-            except Exception:  # of a plugin; clients are then not offered a choice
+            except Exception:  # from a plugin; clients then see no list of languages
                 logger.warning('the plugin of model "%s" failed to list its languages', model.name, exc_info=True)
         model.tasks = tasks
 
@@ -278,14 +276,14 @@ class ServedModels:
                 _check_ready(model)
         raise ApiError(
             404,
-            f"this server has no {kind} model: ask for one of {', '.join(self.models)}, at its own endpoint",
+            f"this server has no {kind} model: use one of {', '.join(self.models)} at its own endpoint",
             param="model",
             code="model_not_found",
         )
 
 
 def translates_to(target: str | None) -> Ability | None:
-    """Return the ability of a speech model to translate to a language, given by code or name; None for None."""
+    """Return the ability to translate speech to a language, given by code or name. Returns None for None."""
     if target is None:
         return None
 

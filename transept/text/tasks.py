@@ -31,7 +31,7 @@ def summarize(
 def summarize(
     documents: str | Iterable[str], model: str | Path = SUMMARIZE_MODEL, **options: Unpack[TextAndEngineKeywords]
 ) -> GeneratedText | list[GeneratedText]:
-    """Summarize one document, or several to a list. Options: see TextGenerator.summarize and Engine."""
+    """Summarize a document, or return a list for several. Options: see TextGenerator.summarize and Engine."""
     generator, own = _load(model, options)
     return generator.summarize(documents, **own)
 
@@ -48,7 +48,7 @@ def translate(
 def translate(
     documents: str | Iterable[str], model: str | Path = TRANSLATE_MODEL, **options: Unpack[TranslationAndEngineKeywords]
 ) -> GeneratedText | list[GeneratedText]:
-    """Translate one document, or several to a list. Options: see TextGenerator.translate and Engine."""
+    """Translate a document, or return a list for several. Options: see TextGenerator.translate and Engine."""
     generator, own = _load(model, options)
     return generator.translate(documents, **own)
 
@@ -63,7 +63,7 @@ def generate(
 def generate(
     documents: str | Iterable[str], model: str | Path, **options: Unpack[TextAndEngineKeywords]
 ) -> GeneratedText | list[GeneratedText]:
-    """Generate text from one document, or from several to a list. Options: see TextGenerator.generate and Engine."""
+    """Generate text from a document, or return a list for several. Options: see TextGenerator.generate and Engine."""
     generator, own = _load(model, options)
     return generator.generate(documents, **own)
 

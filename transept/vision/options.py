@@ -19,7 +19,7 @@ CAPTION_MODEL = "florence-community/Florence-2-base"
 class ReadingOptions:
     """How images are read.
 
-    Raises ParameterError for an unknown option and for a task that is not text.
+    Raises ParameterError for an unknown option, and if the task is not a str.
     """
 
     task: Annotated[

@@ -36,7 +36,7 @@ def read_text(
 def read_text(images: Any, model: str | Path = READ_MODEL, **options: Unpack[ReadingAndEngineKeywords]) -> Any: ...
 @shows_options(VisionReader.read, EngineConfig, without=("self",))
 def read_text(images: Any, model: str | Path = READ_MODEL, **options: Unpack[ReadingAndEngineKeywords]) -> Any:
-    """Read the text in one image, or in several to a list. Options: see VisionReader.read and Engine.
+    """Read the text in an image, or return a list for several. Options: see VisionReader.read and Engine.
 
     A wrong name of an option raises before the model loads.
     """
@@ -59,7 +59,7 @@ def caption(
 def caption(images: Any, model: str | Path = CAPTION_MODEL, **options: Unpack[ReadingAndEngineKeywords]) -> Any: ...
 @shows_options(VisionReader.read, EngineConfig, without=("self",))
 def caption(images: Any, model: str | Path = CAPTION_MODEL, **options: Unpack[ReadingAndEngineKeywords]) -> Any:
-    """Describe one image, or several to a list: the model's task "caption", unless `task` names another.
+    """Describe an image, or return a list for several. Runs the model's task "caption", unless `task` names another.
 
     Options: see VisionReader.read and Engine; a wrong name raises before the model loads. Raises
     ParameterError for a model without that task.

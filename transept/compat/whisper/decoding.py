@@ -66,7 +66,7 @@ class DecodingOptions:
         given = {RENAMED.get(each.name, each.name): getattr(self, each.name) for each in dataclasses.fields(self)}
         del given["fp16"]
         if given["max_initial_timestamp"] == 0:
-            given["max_initial_timestamp"] = None  # no bound, there
+            given["max_initial_timestamp"] = None  # 0 means no bound in openai-whisper
         thresholds = ("compression_ratio_threshold", "logprob_threshold", "no_speech_threshold")
         task = "transcribe" if self.task == "lang_id" else self.task
         return TranscriptionOptions(**{**given, "task": task, **dict.fromkeys(thresholds)})
@@ -108,7 +108,7 @@ def decode(model: Loaded, mel: Tensor, options: DecodingOptions | None = None, *
 
 
 def heard_as(speech: SpeechModel, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the language and the task that replace those of an English-only model's options, as in openai-whisper.
+    """Return the changed options. An English-only model always transcribes English, as in openai-whisper.
 
     asked: options by their names. Raises ParameterError for a language that openai-whisper also refuses.
     """

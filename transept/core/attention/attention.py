@@ -99,24 +99,27 @@ class Attention(nn.Module):
         tokens, and PluginError for a combination that no backend supports.
         """
         if self.window is not None and attn_type is AttentionType.ENCODER_DECODER:
-            raise PluginError("a window is for self-attention; cross-attention has none")
+            raise PluginError("cross-attention cannot have a window: set it for self-attention only")
         if key is not None and attn_type is AttentionType.ENCODER_DECODER:
             raise PluginError(
-                "cross-attention was given keys, which the engine writes before the decoder runs: pass None, and have "
-                "cross_attentions() of the model return what makes them"
+                "cross-attention was given keys, which the engine writes before the decoder runs: pass None, and "
+                "return the layers that compute them from cross_attentions() of the model"
             )
         if attn_metadata.window is not None and attn_type is AttentionType.DECODER:
             self._check_window(attn_metadata.window, bias)
         if isinstance(bias, RelativeKeys) and (
             attn_type is not AttentionType.ENCODER or self.softcap is not None or self.window is not None
         ):
-            raise PluginError("RelativeKeys are for an encoder's self-attention, without a soft cap and a window")
+            raise PluginError(
+                "RelativeKeys serve only an encoder's self-attention without a soft cap or a window: pass another bias"
+            )
         num_queries = attn_metadata.num_queries(attn_type)
         if len(query) != num_queries:  # GPU kernels would read and write out of bounds
             raise RowsDifferError(attn_metadata, attn_type, len(query), num_queries)
         if isinstance(bias, Tensor) and attn_type is AttentionType.ENCODER and attn_metadata.num_rows is not None:
             raise PluginError(
-                "a recorded pass serves texts of any length, for which a bias tensor by positions is too small"
+                "a recorded pass serves texts of any length, so a bias tensor by positions cannot be used: pass "
+                "RelativeKeys or a RelativePositionBias"
             )
         if isinstance(bias, RelativeKeys):
             assert key is not None
@@ -133,7 +136,7 @@ class Attention(nn.Module):
         return out.flatten(1)
 
     def _check_window(self, window: int, bias: AttentionBias | RelativeKeys | None) -> None:
-        """Raise PluginError if a decoder layer needs keys that are outside the model's window, and so freed."""
+        """Raise PluginError if a decoder layer needs keys outside the model's window. Their blocks are freed."""
         if self.window is None or self.window > window:
             sees = "all tokens" if self.window is None else f"{self.window} tokens"
             raise PluginError(

@@ -22,7 +22,7 @@ from transept.registry.plain_config import PlainConfig
 if TYPE_CHECKING:
     from transept.core.checkpoints.plain_tokenizer import PlainTokenizer
 
-# Fields of transformers' base class. It drops or overwrites those in DROPPED, except a family's own fields.
+# Fields of transformers' base class. It drops or overwrites the fields in DROPPED, unless a family declares them.
 _OF_EVERY_CONFIG = {
     "architectures": None,
     "chunk_size_feed_forward": 0,
@@ -62,7 +62,7 @@ class PlainFiles:
     """The contents of the small files of a family's checkpoints, which then load without importing transformers.
 
     Importing transformers takes about a second. Declare a family's files only if tests compare the results with
-    transformers'. Transformers reads a file that has more than is declared.
+    transformers'. A file with undeclared contents is read by transformers.
 
     model_type: the one that config.json must have.
     config: a dataclass with the fields of transformers' config class, their types and defaults. Types are bool, int,
@@ -123,7 +123,7 @@ def plain_generation_config(settings: Mapping[str, Any], files: PlainFiles) -> P
 
 
 def _dtype(old: object, new: object) -> object:
-    """Return the dtype of its old and its new name in a config.json; another type for an invalid value."""
+    """Return the dtype from the values of ``torch_dtype`` and ``dtype``; return an invalid value unchanged."""
     name = old if new is None else new
     return getattr(torch, name, name) if isinstance(name, str) else name
 

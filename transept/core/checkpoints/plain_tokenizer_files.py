@@ -1,8 +1,8 @@
 """PlainTokenizerFiles: tokenizer.json and tokenizer_config.json of a Hugging Face checkpoint, without transformers.
 
 For some classes, transformers uses a tokenizer.json unchanged. For others, it uses only the vocabulary and the added
-tokens, and the class builds the rest in code, as families declare here. Transformers reads files in which it would
-change or add a token, and files with unknown contents.
+tokens, and the class builds the rest in code; families declare that rest here. Files with unknown contents, and files
+in which transformers would change or add a token, are left to transformers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from transept.core.checkpoints.plain_tokenizer import PlainTokenizer
 from transept.json_files import read_json
 
 AS_WRITTEN = ("PreTrainedTokenizerFast", "TokenizersBackend")  # classes that use a tokenizer.json unchanged
-MOST_TOKENS = 100_000  # beyond, transformers checks for a bug of Mistral's tokenizers
+MOST_TOKENS = 100_000  # with more, transformers checks for a bug of Mistral's tokenizers
 NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 LISTS = ("additional_special_tokens", "extra_special_tokens")
 SIDES = ("left", "right")
@@ -59,8 +59,8 @@ CLEANED_UP = (  # in this order, as in transformers
 class NamedTokenizer(PlainTokenizer):
     """A PlainTokenizer with the special tokens that a tokenizer_config.json names or lists.
 
-    special: these tokens -> their ids. unknown: the id for unknown tokens, or None.
-    clean_up: True if decoded text loses blanks before punctuation by default; transformers never cleans up after BPE.
+    special: special tokens -> their ids. unknown: the id for unknown tokens, or None.
+    clean_up: default of clean_up_tokenization_spaces, which removes blanks before punctuation; always False for BPE.
     """
 
     def __init__(self, tokenizer: Tokenizer, special: Mapping[str, int], unknown: int | None, clean_up: bool) -> None:
@@ -130,8 +130,8 @@ class PlainTokenizerFiles:
     named: the class's default special tokens, such as ``{"eos_token": "</s>"}``.
     settings: further settings that tokenizer_config.json may have: name -> the supported values; None: any.
     build: (tokenizer, model, settings, named) -> the class's special tokens that are not in the files, or None if
-        transformers must read the files. Changes the ``Tokenizer`` in place as the class does. model: this part of
-        tokenizer.json. named: name -> (token, id).
+        transformers must read the files. Changes the ``Tokenizer`` in place, like the class. model: the object "model"
+        of tokenizer.json. named: name -> (token, id).
     load: (directory, settings) -> the ``Tokenizer`` with all its added tokens, or None if transformers must read the
         files. The default reads tokenizer.json, whose added tokens must be those that the files list.
     tokenizer_class: the class of the result. Derive one if a family's tokenizer decodes differently.
@@ -203,7 +203,7 @@ def _options(directory: Path) -> dict[str, Any] | None:
 
 
 def _text(token: object) -> str:
-    """Return a special token, which is a string or an AddedToken in the files; empty for anything else."""
+    """Return a special token's text, from a string or an AddedToken of a file. Returns "" for anything else."""
     if isinstance(token, dict) and token.get("__type") == "AddedToken":
         token = AddedToken(**{name: value for name, value in token.items() if name != "__type"}).content
     return token if isinstance(token, str) else ""

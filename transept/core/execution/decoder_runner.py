@@ -2,7 +2,7 @@
 
 Steps are launched kernel by kernel, or replayed as CUDA graphs. In a recorded step, and on a CPU, each token of a short
 prompt is computed like the newest token of a decoding sequence. That is correct because the keys of all rows are
-written before any are read. So the CPU's kernel of whole layers also serves steps with new requests.
+written before any are read. So the CPU kernel that computes whole layers also serves steps with new requests.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from transept.core.kernels.dispatch import MOST_QUERIES
 from transept.core.kernels.transfer import upload
 from transept.core.scheduling.step import SequenceGroupMetadata
 
-MOST_PROMPT_ROWS = 8  # prompt tokens of a new request on a GPU; beyond, tiled attention reads keys less often
-ROWS_OF_FEW = 32  # beyond, at most 1.5 rows for each sequence, because logits are computed for every row
+MOST_PROMPT_ROWS = 8  # prompt tokens of a new request on a GPU; for longer prompts, tiled attention is faster
+ROWS_OF_FEW = 32  # in larger steps, at most 1.5 rows for each sequence: each row's logits are computed
 
 
 class Decoded(NamedTuple):
@@ -48,7 +48,7 @@ class DecoderRunner:
         self.backend, self.ranks, self.stage = context.attention_backend, context.group, context.stage
         self._model, self._cache, self._block_size = model, cache, block_size
         self._device = cache.layers[0].device
-        self._most_spans = MOST_QUERIES if self._device.type == "cpu" else 0  # of a new request in an eager step
+        self._most_spans = MOST_QUERIES if self._device.type == "cpu" else 0  # limit for a new request without graphs
         own, layers = self.stage.decoder_layers(self.shape), cache.layers
         elsewhere = layers[0].new_empty(2, 0, *layers[0].shape[2:])  # for layers of other stages
         all_layers = range(self.shape.num_decoder_layers)

@@ -1,10 +1,10 @@
 """Encoder passes as CUDA graphs, including the write of cross-attention keys and values into the cache.
 
 A pass over one window of audio, or one text, is hundreds of kernels, which a GPU computes faster than Python can launch
-them. A graph replays the encoder, and then every decoder layer's keys and values of its output, on static tensors that
-are filled before. Each shape of features has a graph. Texts of an encoder that is marked `replayable` are padded to one
-of a few numbers of tokens by one extra sequence, whose keys and values go to the cache's spare block. Used by
-`transept.core.execution.encoder_runner`.
+them. A graph replays the encoder, and then computes each decoder layer's keys and values of the encoder's output. Its
+input is copied into static tensors first. Each shape of features has a graph. Texts of an encoder that is marked
+`replayable` are padded to one of a few numbers of tokens by one extra sequence, whose keys and values go to the cache's
+spare block. Used by `transept.core.execution.encoder_runner`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from transept.core.request.inputs import EncoderInputs
 
 logger = logging.getLogger(__name__)
 
-MOST_INPUTS = 4  # of features; with more, a GPU computes for longer than Python takes to launch
-MOST_TEXTS, MOST_TEXT_TOKENS = 16, 2048  # likewise
+MOST_INPUTS = 4  # with features; for more, computing takes longer than launching, so a graph saves nothing
+MOST_TEXTS, MOST_TEXT_TOKENS = 16, 2048  # the same limit for texts
 MOST_PASSES, MOST_SHAPES_SEEN = 32, 4096
 BEYOND = 1 << 30  # first query of an unused tile: beyond the end of any sequence
 
@@ -99,9 +99,9 @@ class EncoderGraphs:
         num_tokens = sum(given.num_tokens for given in inputs)
         try:
             return _Features(self, inputs) if inputs[0].features else _Texts(self, num_tokens_recorded(num_tokens))
-        except Exception as error:  # of a plugin's encode, or of CUDA's capture
+        except Exception as error:  # from a plugin's encode, or from CUDA's capture
             logger.warning(
-                "%s encodes %d tokens without CUDA graphs, kernels launched one by one: %s: %s",
+                "%s encodes %d tokens without CUDA graphs, which is slower: %s: %s",
                 *(type(self.model).__name__, num_tokens, type(error).__name__, error),
             )
             return None
@@ -197,6 +197,6 @@ def most_passes(inputs: EncoderInputs) -> int:
 
 
 def num_tokens_recorded(count: int) -> int:
-    """Return the number of tokens to which `count` tokens are padded: less than an eighth more, or at most 63 more."""
+    """Return the number of tokens to which `count` tokens are padded, at most the larger of 63 and an eighth more."""
     step = max(QUERIES, (1 << (count - 1).bit_length()) // 16)
     return -(-count // step) * step

@@ -15,7 +15,7 @@ from transept.core.kernels.dispatch import free_scratch
 from transept.core.scheduling.step import StepInput, StepOutput
 from transept.errors import EngineClosedError, EngineDeadError
 
-_open: WeakSet[InProcessExecutor] = WeakSet()  # of this process; they share the kernels' scratch memory
+_open: WeakSet[InProcessExecutor] = WeakSet()  # in this process; all share the kernels' scratch memory
 
 
 class InProcessExecutor(Executor):

@@ -173,7 +173,7 @@ class WorkerProcess:
         if on_gpu:
             torch.cuda.set_device(device)
         options = dataclasses.replace(config.config, device=device)
-        path = config.path  # on another machine it may be elsewhere
+        path = config.path  # another machine may have it elsewhere
         if not path.exists():
             path = locate(options.model, model_dir=options.model_dir, offline=options.offline)
         own = dataclasses.replace(config, path=path, config=options)
@@ -185,7 +185,7 @@ class WorkerProcess:
                 backend, store=self._store(rank), rank=rank, world_size=size * count, timeout=FOR_EVER
             )
             all_ranks = [[*range(size * each, size * (each + 1))] for each in range(count)]
-            groups = [torch.distributed.new_group(each) for each in all_ranks]  # every rank must call for every group
+            groups = [torch.distributed.new_group(each) for each in all_ranks]  # each rank must create all groups
             exchange: Exchange = TorchExchange(groups[stage])
         else:
             exchange = SharedMemoryExchange(rank_in_stage, size, self._memory)
@@ -245,7 +245,7 @@ class WorkerProcess:
         except EOFError:
             self._end()
         except BaseException:
-            logger.exception("a message of the engine's process cannot be read")
+            logger.exception("cannot read a message from the engine's process")
             os._exit(1)
 
     def _send_heartbeats(self) -> None:

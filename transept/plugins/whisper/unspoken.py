@@ -13,7 +13,7 @@ MARKS = [
     *("<<", ">>", "<<<", ">>>", "--", "---", "-(", "-[", "('", '("', "((", "))", "(((", ")))", "[[", "]]", "{{", "}}"),
     *("♪♪", "♪♪♪"),
 ]
-NOTES = "♩♪♫♬♭♮♯"  # only the first token of each: no other symbol begins with it
+NOTES = "♩♪♫♬♭♮♯"  # only the first token of each is suppressed; no other symbol begins with it
 AT_WORD_START = ("-", "'")  # allowed within a word
 
 
@@ -23,7 +23,7 @@ def unspoken_tokens(view: CheckpointView) -> tuple[int, ...]:
     if given is None:
         return tuple(sorted(_marks(view.tokenizer)))
     control = tokens_of(view)
-    known = [token for token in given if 0 <= token < view.config.vocab_size]  # transformers ignores others
+    known = [token for token in given if 0 <= token < view.config.vocab_size]  # transformers ignores other ids
     return tuple(token for token in known if token < control.start_of_transcript or token > control.last_timestamp)
 
 

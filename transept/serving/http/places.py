@@ -14,8 +14,8 @@ from transept.serving.models import Ability, Kind, ServedModel, ServedModels
 def place_of(kind: Kind | None) -> Callable[[Request], AsyncGenerator[Place, None]]:
     """Return a dependency of an endpoint: the request's place, taken before its body is read.
 
-    kind: of its model; None if it needs none. The place must come before the body among the endpoint's parameters,
-    because FastAPI solves them in this order. Raises ApiError:
+    kind: the kind of model that the request needs, or None. The place must come before the body among the endpoint's
+    parameters, because FastAPI resolves them in order. Raises ApiError:
     503 while the server drains, 429 if all places are taken or the only model of the kind has a full queue.
     """
 
@@ -27,7 +27,7 @@ def place_of(kind: Kind | None) -> Callable[[Request], AsyncGenerator[Place, Non
 
 
 class Place:
-    """The place that a request holds until it is answered. The stack releases it, and all else that it contains."""
+    """The place that a request holds until it is answered. Closing the stack releases the place."""
 
     def __init__(self, request: Request, kind: Kind | None, stack: AsyncExitStack) -> None:
         self.models: ServedModels = request.app.state.models

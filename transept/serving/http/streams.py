@@ -51,8 +51,8 @@ async def event_stream(
     """Return an answer of server-sent events, ``data: {JSON}``, ended by ``data: [DONE]``.
 
     events: plain dicts; closed if the client disconnects, which is counted and logged as for any answer. stack: closed
-    after the answer. An exception before the first event, and within KEEP_ALIVE_SECONDS, is raised, so the answer has
-    its status. A later one is sent as ``{"error": ...}``, the last event.
+    after the answer. An exception before the first event, and within KEEP_ALIVE_SECONDS, is raised, which sets the
+    status. A later one is sent as ``{"error": ...}``, the last event.
     """
     lines = await stack.enter_async_context(contextlib.aclosing(_lines(request.scope, events)))
     first = await attended(request, anext(lines))

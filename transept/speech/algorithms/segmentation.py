@@ -17,7 +17,7 @@ from transept.speech.algorithms.source import Source, Window
 from transept.speech.segments import Segment
 from transept.speech.timing.turns import cut_between_words
 
-SHORT_WINDOW = 2.0  # seconds; models fill the silence after so little sound with a repetition of the last sentence
+SHORT_WINDOW = 2.0  # seconds; in a window with so little audio, models repeat the last sentence
 TOLERANCE = 0.5  # seconds by which a model's timestamps may miss a pause
 
 
@@ -26,7 +26,8 @@ class CutWindow:
     """A window's segments.
 
     next_start: frame at which the segments end. ends_in_silence: True if the tokens end with a single timestamp, after
-    which there is silence. is_skipped: True without segments: the window is silent, or a threshold dropped its text.
+    which there is silence. is_skipped: True if there are no segments, since the window is silent or a threshold dropped
+    its text.
     """
 
     segments: list[Segment]
@@ -41,8 +42,8 @@ def cut_segments(heard: Source, window: Window, decoded: DecodedWindow) -> CutWi
         <|0.00|> one sentence<|2.40|><|2.40|> another<|5.00|><|6.00|> and the beginning of a
         |--------- segment ---------||------- segment -------||----- left out: decoded again from 5.00 on ----
 
-    A window without such a pair is one segment. The segments' ids are 0: only the recording's loop can number them.
-    heard: the window's sound.
+    A window without such a pair is one segment. The segments' ids are 0; the loop over the recording numbers them
+    later. heard: the window's audio.
     """
     model, tokenizer, tokens = heard.model, heard.model.tokenizer, decoded.tokens
     if decoded.is_silent(heard.options) or (tokenizer.control.no_speech is None and not decoded.text):
@@ -135,11 +136,11 @@ def divided(source: Source, segments: Iterable[Segment]) -> list[Segment]:
 
 
 def audible(source: Source, segments: Sequence[Segment], window: Window, clip: Window) -> list[Segment]:
-    """Return the segments of a window, cleared, without text that does not fit before the sound's end.
+    """Return a window's segments without text that does not fit before the audio's end. They are cleared already.
 
-    clip: the sound; silence fills the model's window after it. A segment that ends more than LATEST_END after the sound
-    is cut to its end. After the clip's first window, segments that begin after the sound are dropped, and so is text
-    that is too long for the remaining sound: models repeat the last sentence there.
+    clip: the audio; silence fills the rest of the model's window. A segment that ends more than LATEST_END after the
+    clip is cut to the clip's end. After the clip's first window, this drops segments that begin after the clip, and
+    text that is too long for the remaining audio, because models repeat the last sentence there.
     With ``multilingual`` segments end with the window, because another language may follow it.
     """
     fps, kept = source.model.fps, []

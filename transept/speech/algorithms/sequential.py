@@ -75,10 +75,10 @@ def decode_windows(source: Source, listener: Listener) -> Generator[Any, Any, in
 
 
 def transcribe(source: Source, timeline: Timeline) -> Generator[Any, Any, Heard]:
-    """A job that transcribes a recording, including speech that its windows leave out. Emits a Found for each window.
+    """A job that transcribes a recording, including speech that its windows miss. Emits a Found for each window.
 
     timeline: maps times of segments and progress to the recording. Speech that no segment covers is decoded again if
-    `source.speech` is known. With ``multilingual`` it is searched for between segments, and decoded again.
+    `source.speech` is known. With ``multilingual``, speech is detected between segments, and decoded again.
     """
     options, fps = source.options, source.model.fps
     second, segments = SecondHearing(source, decode_stretch), list[Segment]()

@@ -65,7 +65,7 @@ class AttentionBackend(ABC):
     replays_encoders: ClassVar[bool] = False  # True if plan_encode does so for encoder passes
 
     def __init__(self, quantization: str | None = None, *, long_inputs: bool = False) -> None:
-        """Make a backend for one worker. quantization: rounding of the model's weights; attention may round likewise.
+        """Make a backend for one worker. quantization: of the model's weights; attention may use it as well.
 
         long_inputs: True if the encoder reads audio or images.
         """
@@ -81,7 +81,7 @@ class AttentionBackend(ABC):
         """Prepare a step for the `forward` calls of all its layers, once. Sets ``metadata.plan``."""
 
     def plan_decode(self, metadata: AttentionMetadata, tables: DecodeTables) -> None:
-        """Plan decode steps that read ``tables`` when they run, so that a graph can replay them; if `replayable`."""
+        """Plan decode steps that read ``tables`` when they run, so a graph can replay them. Only if `replayable`."""
         raise NotImplementedError
 
     def plan_encode(self, metadata: AttentionMetadata, tables: EncodeTables) -> None:

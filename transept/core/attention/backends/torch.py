@@ -5,7 +5,7 @@ The default on CPUs and the reference elsewhere.
 Padding sequences into one batch would copy their keys. If a table's blocks are consecutive, a sequence's keys are a
 view of the cache. Otherwise cross-attention reads each run of blocks in place, and self-attention copies the runs. On a
 CPU in float32, one call of Transept's own kernel computes all sequences with few queries, and another kernel computes
-encoders. Neither supports a soft cap, so those scores are computed here.
+encoders. Neither supports a soft cap, so capped scores are computed here.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class TorchBackend(AttentionBackend):
         cache = call.cache
         if call.attn_type is AttentionType.ENCODER_DECODER:
             if call.bias is not None:
-                raise NotImplementedError("a bias on cross-attention: no known family has one")
+                raise NotImplementedError("cross-attention was given a bias, which it does not support: pass None")
             return _attend_cross(call, cache)
         key, value = (_as_in(cache, x) for x in call.new_keys_and_values)
         cache[0].index_copy_(0, call.slots, key)
@@ -176,7 +176,7 @@ def _by_head(cache: Tensor) -> Tensor:
 
 
 def _read(by_head: Tensor, runs: list[slice]) -> tuple[Tensor, ...]:
-    """Return a sequence's keys and values, each [1, kv_heads, length, dim]: views of a single run, else copies."""
+    """Return a sequence's keys and values, each [1, kv_heads, length, dim]: views of one run of blocks, else copies."""
     pieces = [by_head.narrow(3, run.start, run.stop - run.start) for run in runs]
     return (pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=3)).unbind(0)
 

@@ -30,7 +30,7 @@ def parity(tmp_path_factory: pytest.TempPathFactory) -> Parity:
         intermediate_size=64,
         image_size=96,
         patch_size=8,  # 145 encoder tokens
-        initializer_range=0.3,  # wide, so that no two tokens are nearly as likely
+        initializer_range=0.3,  # large, so that no two tokens are almost equally likely
     )
     decoder = BartConfig(
         vocab_size=320,

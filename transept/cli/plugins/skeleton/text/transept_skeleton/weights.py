@@ -1,4 +1,4 @@
-"""From the names of a checkpoint's weights to the model's: regular expressions, the first that matches wins."""
+"""Map names of a checkpoint's weights to the model's names. The first regular expression that matches applies."""
 
 from transept.authoring import WeightMap
 
@@ -14,7 +14,7 @@ HUGGINGFACE = WeightMap(
         (r"model\.(.*)\.(fc[12])\.(weight|bias)", r"\1.ffn.\2.\3"),
         (r"(?:model\.)?(.*)", r"\1"),  # all else is named as in model.py
     ),
-    tied=(  # further names of a weight; such a copy must equal it
+    tied=(  # other names of a weight; a copy under such a name must equal the weight
         (r"(?:model\.)?(?:encoder|decoder)\.embed_tokens\.weight", "shared.weight"),
         (r"lm_head\.weight", "lm_head.weight"),
     ),
