@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 import transept
 from transept import GeneratedText, PromptProbe, TextGenerator
 from transept.errors import CheckpointError, ParameterError, PromptError, UnsupportedModelError
-from transept.text.splitting import split
+from transept.text.splitting import pieces
 
 LONG = " ".join(TEXTS)
 GERMAN = {name: value for name, value in T5_TASKS["translation_en_to_de"].items() if name != "prefix"}
@@ -168,9 +168,9 @@ def test_a_chunked_document_is_its_chunks_joined(cases: Callable) -> None:
     assert result.num_chunks > 1
     assert not result.truncated
     tokenizer = generator.engine.tokenizer
-    pieces = split(LONG, lambda piece: len(tokenizer(" " + piece.strip()).input_ids) <= POSITIONS)
-    results = generator.summarize([piece.strip() for piece in pieces])
-    assert len(pieces) == result.num_chunks
+    chunks = list(pieces(LONG, lambda piece: len(tokenizer(" " + piece.strip()).input_ids) <= POSITIONS))
+    results = generator.summarize([chunk.strip() for chunk in chunks])
+    assert len(chunks) == result.num_chunks
     assert result.text == " ".join(each.text for each in results)
     assert result.num_source_tokens == sum(each.num_source_tokens for each in results)
     assert result.num_tokens == sum(each.num_tokens for each in results)
