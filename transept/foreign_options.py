@@ -98,11 +98,11 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
     ("", "use_auth_token", "The hub's token is read from the environment variable HF_TOKEN."),
     ("", "jobs num_workers processes processors workers -p", "One engine serves all calls and threads at once."),
     ("", "callback on_segment", "Transcriber.transcribe_many calls on_segment with each segment."),
-    ("", "live stream streaming", "Transcriber.stream yields each segment as soon as it is decoded."),
+    ("", "live stream streaming", "Transcriber.stream yields each segment once it is decoded."),
     ("", "data_parallel_size", "To split a model, set tensor_parallel_size and pipeline_parallel_size."),
     ("", "trust_remote_code", "Code from the hub is never run; plugins add model families."),
     ("", "revision", "The main branch is downloaded; for another revision, give its folder as the model."),
-    ("", "generate_kwargs model_kwargs", "Give each option as a keyword of its own."),
+    ("", "generate_kwargs model_kwargs", "Give each option as a separate keyword."),
     ("", "no_prints quiet silent -np", "Everything but the text goes to standard error; 2>/dev/null drops it."),
     ("", "version", "Run transept --version."),
 )

@@ -40,7 +40,7 @@ def test_the_margin_is_found_kept_and_shown(command: Command, prompts: Path, dat
     assert kept["margin"] in (2.0, 5.0, 10.0)
     shown = command("calibrate", MODEL, "--show")
     assert shown.returncode == 0
-    assert shown.stdout.splitlines()[0] == verdict == f"{MODEL}: {kept['margin']:g} s after the sound"
+    assert shown.stdout.splitlines()[0] == verdict == f"{MODEL}: {kept['margin']:g} s after the audio"
     heard = command("transcribe", prompts / "agent-pass.flac", "--model", MODEL, "--encoder-context", "auto")
     assert heard.returncode == 0, heard.stderr
     assert "enter your password" in heard.stdout

@@ -395,13 +395,13 @@ def test_a_file_that_was_read_to_its_end_is_told_from_an_empty_one(tmp_path):
     soundfile.write(path, noise(16_000), 16_000)
     with path.open("rb") as file:
         expected = load_audio(file)
-        with pytest.raises(MediaError, match=r"is at its end.* seek\(0\) returns"):
+        with pytest.raises(MediaError, match=r"has no unread data.* seek\(0\) first"):
             load_audio(file)
         file.seek(0)
         assert np.array_equal(load_audio(file), expected)
     with tempfile.TemporaryFile() as written:
         written.write(path.read_bytes())
-        with pytest.raises(MediaError, match="is at its end"):
+        with pytest.raises(MediaError, match="has no unread data"):
             load_audio(written)
     reader, writer = os.pipe()
     os.close(writer)

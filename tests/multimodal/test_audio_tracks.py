@@ -59,7 +59,7 @@ def test_a_silent_first_track_gives_way_to_the_loudest(codec):
     recording = load_recording(data)
     np.testing.assert_array_equal(recording.waveforms[0], load_audio(data, audio_track=2))
     assert recording.warnings in (
-        ['heard through audio track 2 ("ger"), the loudest, from 0.0 s on, since track 0 is silent'],
+        ['read from audio track 2 ("ger"), the loudest, from 0.0 s on, since track 0 is silent'],
         [],  # FFmpeg deems the third best at once
     )
     for track in (0, "eng"):  # the one that is named is heard
@@ -102,7 +102,7 @@ def test_of_channels_that_cancel_each_other_one_is_heard(kind):
     recording = load_recording(data)
     np.testing.assert_array_equal(recording.waveforms[0], load_audio(data, channel="left"))
     assert recording.warnings == [
-        "heard through its left channel where the two cancel each other in the mix, from 0.0 s on"
+        "read from its left channel where the two cancel each other in the mix, from 0.0 s on"
     ]
     assert load_recording(data, channel="each").warnings == []
 
@@ -144,7 +144,7 @@ def test_of_more_channels_two_of_which_cancel_each_other_one_is_heard(layout, fi
     recording = load_recording(media_file("matroska", "pcm_f32le", channels, SAMPLE_RATE, layout))
     np.testing.assert_array_equal(recording.waveforms[0], CLIP)
     assert recording.warnings == [
-        f"heard through channel {first + 1} where its channels cancel each other in the mix, from 0.0 s on"
+        f"read from channel {first + 1} where its channels cancel each other in the mix, from 0.0 s on"
     ]
 
 

@@ -64,9 +64,9 @@ def test_a_pipe_is_read_once():
 def test_a_channel_that_is_not_there_is_told(tmp_path):
     path = tmp_path / "mono.wav"
     path.write_bytes(sound_file(READER, SAMPLE_RATE))
-    with pytest.raises(MediaError, match=r'"mono|mono.wav" has one channel, so there are none to tell apart'):
+    with pytest.raises(MediaError, match=r'"mono|mono.wav" has one channel, so it cannot be split'):
         load_channels(path)
-    with pytest.raises(MediaError, match=r'mono.wav" has one channel, so there is no right one'):
+    with pytest.raises(MediaError, match=r'mono.wav" has one channel, so it has no right one'):
         load_audio(path, channel="right")
     with pytest.raises(MediaError, match="the waveform has one channel"):
         load_channels(READER)

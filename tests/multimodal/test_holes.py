@@ -72,7 +72,7 @@ def test_what_follows_a_hole_keeps_its_time(kind, how):
     recording = load_recording(holed(whole(kind), how))
     assert pause_begin(recording.waveforms[0]) == pytest.approx(PAUSE, abs=0.15)
     assert first_time(recording.warnings) == pytest.approx(SECONDS / 2, abs=2.5)
-    assert any("s of sound are missing in 1 place" in warning for warning in recording.warnings)
+    assert any("s of audio is missing in 1 place" in warning for warning in recording.warnings)
     assert not any("truncated" in warning for warning in recording.warnings)
 
 
@@ -124,7 +124,7 @@ def test_whole_frames_of_flac_that_are_gone_are_silence_and_told():
     recording = load_recording(data[:begin] + data[end:])
     assert len(recording.waveforms[0]) == len(NOISE)
     (warning,) = recording.warnings
-    assert warning.startswith("damaged: 1.0 s of sound are missing in 1 place, from ")
+    assert warning.startswith("damaged: 1.0 s of audio is missing in 1 place, from ")
 
 
 @pytest.mark.parametrize("offset", [0, 2, 4, 100, 2000])

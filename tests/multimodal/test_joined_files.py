@@ -101,7 +101,7 @@ def test_lost_pages_of_ogg_are_silence():
         whole = pages(sound_file(noise, SAMPLE_RATE, "OGG", subtype))
         cut = load_recording(b"".join(whole[:6] + whole[12:]))
         assert len(cut.waveforms[0]) == pytest.approx(20 * SAMPLE_RATE, abs=1000)
-        assert any("sound are missing in 1 place" in warning for warning in cut.warnings)
+        assert any("audio is missing in 1 place" in warning for warning in cut.warnings)
 
 
 def test_an_ogg_file_that_is_cut_says_so():

@@ -80,7 +80,7 @@ def test_lost_packets_are_silence_and_told(container, codec):
     assert first == pytest.approx((0, 3), abs=0.15)
     assert second == pytest.approx((11, 14), abs=0.15)
     (warning,) = recording.warnings
-    assert "s of sound are missing in 1 place, from 2.9 s on" in warning or "from 3.0 s on" in warning
+    assert "s of audio is missing in 1 place, from 2.9 s on" in warning or "from 3.0 s on" in warning
 
 
 @pytest.mark.parametrize("begin", [0.01, 0.05])

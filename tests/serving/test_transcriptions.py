@@ -336,7 +336,7 @@ def test_openais_own_words_for_options(client: openai.OpenAI, clip: Path, transc
             *(400, "chunking_strategy.threshold", "must be a number above 0"),
         ),
         ({"languages": ["xx"]}, 400, "languages", "English"),
-        ({"extra_body": {"audio_track": "3"}}, 400, "audio_track", "there is no track 3"),
+        ({"extra_body": {"audio_track": "3"}}, 400, "audio_track", "has no track 3"),
         ({"extra_body": {"audio_track": "-1"}}, 400, "audio_track", "the number of a track"),
         ({"extra_body": {"clip_timestamps": [{"start": 0, "end": 4}]}}, 400, "clip_timestamps", "no parts"),
         ({"extra_body": {"language": {"code": "en"}}}, 400, "language", "no parts"),

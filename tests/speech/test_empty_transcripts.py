@@ -89,7 +89,7 @@ def test_speech_that_cancels_in_the_mix_is_heard(transcriber):
     transcript = transcriber.transcribe((STEREO, RATE))
     assert transcript.text == transcriber.transcribe(CLIP).text
     assert transcript.warnings == [
-        "heard through its left channel where the two cancel each other in the mix, from 0.0 s on"
+        "read from its left channel where the two cancel each other in the mix, from 0.0 s on"
     ]
 
 

@@ -1,4 +1,4 @@
-"""``transept align AUDIO TEXT``: find when each word of a known text is said in a recording."""
+"""``transept align AUDIO TEXT``: find the time of each word of a known text in a recording."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "align",
         help=COMMANDS["align"],
         usage="transept align [option ...] AUDIO TEXT",
-        description="Find when each word of a known text is said in a recording. Each line of the text becomes a "
+        description="Find the time of each word of a known text in a recording. Each line of the text becomes a "
         "segment with times, or each sentence if the text is one line. Segments go to standard output, or with -f or "
         "-o to files.",
         epilog="Exit code: 0 aligned, 1 failed, 2 bad usage.",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MARGINS = (2.0, 5.0, 10.0)  # seconds
 MOST_LOST = 0.005  # word error rate
 FEW_WORDS = 200  # with fewer words, MOST_LOST is less than one word
-FORM = '[{"audio": "one.flac", "text": "what is said"}, ...]'  # of the transcripts
+FORM = '[{"audio": "one.flac", "text": "the spoken words"}, ...]'  # of the transcripts
 TRANSCRIPTS = "transcripts.json"  # file of transcripts in a folder of recordings
 
 
@@ -59,7 +59,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         usage="transept calibrate [option ...] MODEL RECORDING ...",
         description="Find how little of short audio a model's encoder may read without losing words, for transept "
         "transcribe --encoder-context auto. Recordings are transcribed with whole windows, and with margins of silence "
-        "after their sound. The smallest margin whose word error rate is within half a point is saved.",
+        "after the audio. The smallest margin whose word error rate is within half a point is saved.",
         epilog="Exit code: 0 measured, even if every margin loses words, 1 failed, 2 bad usage.",
         allow_abbrev=False,
     )
@@ -113,7 +113,7 @@ def _show(arguments: argparse.Namespace) -> int:
 def _verdict(found: Calibration) -> str:
     if found.margin is None:
         return f"{found.model}: none; every margin loses words"
-    return f"{found.model}: {found.margin:g} s after the sound"
+    return f"{found.model}: {found.margin:g} s after the audio"
 
 
 def _samples(arguments: Sequence[str]) -> list[Sample]:
@@ -129,7 +129,7 @@ def _samples(arguments: Sequence[str]) -> list[Sample]:
             raise _refusal(f"{escape_name(missing[0].file)}: {missing[0].reason}")
         samples += [Sample(Path(each.file), None) for each in found]
     if not samples:
-        raise _refusal(f"there are no recordings in {', '.join(map(escape_name, arguments))}; name files or a folder")
+        raise _refusal(f"no recordings found in {', '.join(map(escape_name, arguments))}: name audio files or a folder")
     return samples
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 COMMANDS: Mapping[str, str] = {
     "transcribe": "transcribe audio and video files, or translate their speech to English",
-    "align": "find when each word of a known text is said in a recording",
+    "align": "find the time of each word of a known text in a recording",
     "calibrate": "find how little of short audio a model's encoder may read",
     "summarize": "summarize text files",
     "translate": "translate text files",

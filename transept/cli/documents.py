@@ -61,8 +61,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], na
         help=about,
         usage=f"transept {name} [option ...] {'' if model else '--model MODEL '}FILE ...",
         description=f"{about.capitalize()}. Each file is one document, and all documents share one batch. Texts go to "
-        "standard output in the order of the documents, each as soon as it is complete; everything else goes to "
-        "standard error.",
+        "standard output in the order of the documents, once complete; all else goes to standard error.",
         epilog="Exit code: 0 all documents done, 1 some failed (the others are done), 2 bad usage.",
         most_used=(
             *(("--source-language", "--target-language") if has_languages else ()),
@@ -82,7 +81,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], na
     form.add_argument(
         "--stream",
         action="store_true",
-        help="print a text piece by piece as it is written; a beam search has it only at its end: --beam-size 1",
+        help="print text piece by piece during generation; needs --beam-size 1, because a beam search cannot",
     )
     long_documents = parser.add_argument_group(LONG_DOCUMENTS)
     length = long_documents.add_mutually_exclusive_group()

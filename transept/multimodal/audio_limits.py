@@ -126,9 +126,7 @@ class AudioLimits:
                     others=["max_stream_bytes"],
                 )
         if not held.tell() and _position(file):
-            raise MediaError(
-                f"{name} is at its end, because it was read or written before; seek(0) returns to its beginning"
-            )
+            raise MediaError(f"{name} has no unread data, because it was read or written before: call seek(0) first")
         held.seek(0)
         return held
 

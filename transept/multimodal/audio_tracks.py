@@ -80,7 +80,7 @@ def checked_track(track: Any) -> int | str | None:
 def only_track(track: int | str | None, name: str) -> None:
     """Raise MediaError if a track other than the first is requested of a recording with one track and no language."""
     if isinstance(track, int) and track > 0:
-        message = f"{name} has one audio track, so there is no track {track}: leave {{audio_track}} out, or use 0"
+        message = f"{name} has no track {track}: it has one audio track, so leave {{audio_track}} out, or use 0"
         raise MediaError(message, param="audio_track", value=track)
 
 

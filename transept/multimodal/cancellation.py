@@ -67,9 +67,9 @@ class CancellingMix:
             yield self._mix(kept, kept.samples.shape[1])
         if self._cancelled_from is not None:
             if self._count == 2:
-                what = "heard through its left channel where the two cancel each other in the mix"
+                what = "read from its left channel where the two cancel each other in the mix"
             else:
-                what = f"heard through channel {self._channel + 1} where its channels cancel each other in the mix"
+                what = f"read from channel {self._channel + 1} where its channels cancel each other in the mix"
             self._warnings.append(f"{what}, from {self._cancelled_from:.1f} s on")
 
     def _mix(self, sound: Sound, size: int) -> MonoSound:

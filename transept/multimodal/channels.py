@@ -80,7 +80,7 @@ class Intake(AudioLimits):
         if self.channel in NUMBERS:
             return [map(partial(_channel, number=NUMBERS[self.channel], count=count, name=name), sounds)]
         if count == 1:
-            message = f"{name} has one channel, so there are none to tell apart: leave {{channel='each'}} out"
+            message = f"{name} has one channel, so it cannot be split: leave {{channel='each'}} out"
             raise MediaError(message, param="channel", value=EACH)
         copies = itertools.tee(sounds, count)
         return [
@@ -126,7 +126,7 @@ def _channel(sound: Sound, number: int, count: int, name: str) -> MonoSound:
     samples = sound.samples
     if number >= count:
         told = "one channel" if count == 1 else f"{count} channels"
-        wanted = "there is no right one" if number == 1 else f"there is no channel {number + 1}"
+        wanted = "it has no right one" if number == 1 else f"it has no channel {number + 1}"
         message = f"{name} has {told}, so {wanted}: leave {{channel}} out, and all are mixed"
         raise MediaError(message, param="channel")
     if number < len(samples) or len(samples) == 1:

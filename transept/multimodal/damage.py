@@ -52,7 +52,7 @@ class Damage:
             places = "1 place" if len(gaps) == 1 else f"{len(gaps)} places"
             total = sum(seconds for _, seconds in gaps)
             told.append(
-                f"damaged: {total:.1f} s of sound are missing in {places}, from {gaps[0][0]:.1f} s on, now silence"
+                f"damaged: {total:.1f} s of audio is missing in {places}, from {gaps[0][0]:.1f} s on, now silence"
             )
         if self.undecoded:
             places = "1 place in it was" if len(self.undecoded) == 1 else f"{len(self.undecoded)} places in it were"

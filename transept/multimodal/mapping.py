@@ -64,7 +64,7 @@ def map_input(
     if modality not in spec.input_mappers:
         known = sorted(spec.input_mappers)
         if not known:
-            raise MediaError(f'"{spec.name}" models take text only: there is no mapper for "{modality}" data')
+            raise MediaError(f'"{spec.name}" models cannot read "{modality}" data: they take text only')
         listed = ", ".join(f'"{name}"' for name in known)
         message = f'"{spec.name}" models have no mapper for "{modality}" data. They take: {listed}'
         nearest = difflib.get_close_matches(modality, known, n=1)

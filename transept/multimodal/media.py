@@ -91,7 +91,7 @@ def _loudest(
             continue
         own_power = max(float(np.dot(each, each)) / each.size for each in found)
         if own_power > power:
-            what = f"heard through audio track {told}, the loudest, from 0.0 s on, since track {silent} is silent"
+            what = f"read from audio track {told}, the loudest, from 0.0 s on, since track {silent} is silent"
             best, power, used, warnings = found, own_power, number, [what, *own.warnings]
     intake.warnings[:] = warnings
     return best, used

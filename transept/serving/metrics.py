@@ -167,7 +167,7 @@ OF_ENGINES: tuple[tuple[Any, str, str, Callable[[AsyncEngine], float]], ...] = (
     (
         CounterMetricFamily,
         "decoder_tokens",
-        "Generated tokens; in a beam search those of every beam",
+        "Generated tokens, including every beam of a beam search",
         lambda engine: engine.engine.core.statistics.num_decoder_tokens,
     ),
     (CounterMetricFamily, "encoder_runs", "Encoder inputs computed", lambda engine: engine.engine.num_encoder_runs),

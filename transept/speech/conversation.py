@@ -74,7 +74,7 @@ def _each_channel(
     waveforms, warnings, other_tracks = deque(loaded.waveforms), loaded.warnings, loaded.other_tracks
     del loaded  # it would keep the waveforms in memory
     if waveforms[0].any() and all(np.array_equal(waveforms[0], other) for other in islice(waveforms, 1, None)):
-        message = "its channels are all the same sound: leave {channel='each'} out"
+        message = "its channels are identical: leave {channel='each'} out"
         raise MediaError(message, param="channel", value=EACH)
     yield Opened(len(waveforms[0]) / rate)
     interleaving = Interleaving(channel_names(len(waveforms)), options)

@@ -87,7 +87,7 @@ class TranscriptionOptions:
         Literal["transcribe", "translate"] | None,
         speech(
             "transcribe (default), or translate the speech to English",
-            '"translate" writes target_language, or English if that is None. None: translate if target_language is '
+            '"translate" writes target_language, by default English. None: translate if target_language is '
             "set, otherwise transcribe.",
             metavar="TASK",
         ),
@@ -294,8 +294,8 @@ class TranscriptionOptions:
         int,
         speech(
             "detect the language from at most this many windows",
-            "Detection stops at the first window above language_detection_threshold. If there is none, the language of "
-            "most windows is used.",
+            "Detection stops at the first window above language_detection_threshold. Otherwise, the language of most "
+            "windows is used.",
             metavar="N",
             ge=1,
             le=MAX_INTEGER,
@@ -339,7 +339,7 @@ class TranscriptionOptions:
     encoder_context: Annotated[
         str | float | None,
         recording(
-            "encode S seconds of silence after a window's sound, not the whole window; auto: as `transept calibrate` "
+            "encode S seconds of silence after a window's audio, not the whole window; auto: as `transept calibrate` "
             "found",
             "For models whose encoder reads windows of one length. A window whose text is in doubt is encoded and "
             "decoded again as a whole.",

@@ -148,7 +148,7 @@ class Transcriber(ClosesEngine):
     def align(
         self, audio: AudioInput, text: str, *, progress: bool | None = False, **options: Unpack[AlignmentKeywords]
     ) -> Transcript:
-        """Find when each word of a known text is said: forced alignment.
+        """Find the time of each word of a known text: forced alignment.
 
         Each segment of the result is a line of the text, or a sentence if the text has one line. The recording may have
         any length: it is transcribed with the options first, to match the text with its windows. Text that is not said

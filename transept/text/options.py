@@ -48,7 +48,7 @@ class TextOptions:
             "None: the number of the model's positions; if they have no bound (T5), the engine's max_encoder_tokens.",
             group=LONG_DOCUMENTS,
             metavar="N",
-            default="what the model can read",
+            default="the model's limit",
             ge=1,
             le=MAX_INTEGER,
         ),

@@ -49,7 +49,7 @@ class RankProcess(ABC):
             return None
         if code < 0:
             return f"was ended by {signal.Signals(-code).name}"
-        return f"ended by itself (status {code})"
+        return f"exited (status {code})"
 
 
 @dataclass(frozen=True)

@@ -216,7 +216,7 @@ class SamplingParams:
     ignore_eos: Annotated[bool, Option("go on after end-of-sequence tokens")] = False
     seed: Annotated[
         int | None,
-        Option("makes samples reproducible", "Whatever the other requests are.", metavar="N", ge=0, le=MAX_SEED),
+        Option("makes samples reproducible", "Other requests do not change them.", metavar="N", ge=0, le=MAX_SEED),
     ] = field(default=None, compare=False)
     logprobs: Annotated[
         int | None,

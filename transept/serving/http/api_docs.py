@@ -42,7 +42,7 @@ PAGE = """<!doctype html>
 </body>
 </html>
 """
-START = """// Form fields begin with their defaults, or empty; by itself, Swagger UI fills them with samples.
+START = """// Form fields begin with their defaults, or empty. Without this, Swagger UI fills them with samples.
 const beginsWithDefaults = ({ fn: { getSampleSchema } }) => ({
   fn: {
     getSampleSchema: (schema, type, ...options) => {

@@ -71,7 +71,7 @@ TranscriptFields = make_dataclass(
     [
         (
             "segments",
-            Annotated[list[FileSegment] | None, Option("those of verbose_json, or of a stream's events")],
+            Annotated[list[FileSegment] | None, Option("segments of verbose_json, or of a stream's events")],
             None,
         ),
         ("language", Annotated[str, Option("a code such as en, or an English name; json shows its code")], ""),

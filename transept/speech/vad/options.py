@@ -21,7 +21,9 @@ class VadOptions:
     Raises ParameterError for unknown options and values out of range.
     """
 
-    threshold: Annotated[float, recording("probability from which sound is speech", metavar="P", gt=0.0, lt=1.0)] = 0.5
+    threshold: Annotated[float, recording("lowest probability that counts as speech", metavar="P", gt=0.0, lt=1.0)] = (
+        0.5
+    )
     neg_threshold: Annotated[
         float | None,
         recording(
