@@ -59,7 +59,7 @@ class Keywords:
 
 
 def _with_engine(name: str, about: str, tasks: str) -> Keywords:
-    return Keywords(name, f"{about} with an engine of its own", bases=(tasks, "EngineKeywords"))
+    return Keywords(name, f"{about} and of its engine", bases=(tasks, "EngineKeywords"))
 
 
 FILES = {

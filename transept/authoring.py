@@ -1,7 +1,7 @@
 """The public plugin API: all that a model plugin needs of Transept, besides `transept.multimodal`.
 
-Names load on first use. Those of a declaration (`hookimpl`, `ModelSpec`, `SpeechSpec`, `TextSpec`, `VisionSpec`) load
-without torch, so that listing plugins is fast.
+Names load on first use. The names for declarations (`hookimpl`, `ModelSpec`, `SpeechSpec`, `TextSpec`, `VisionSpec`)
+load without torch, so that listing plugins is fast.
 """
 
 from __future__ import annotations

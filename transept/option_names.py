@@ -27,7 +27,7 @@ MOST_LETTERS_MORE = 2  # difference in length between such a name and a typo of 
 class Alias:
     """Another program's name for an option.
 
-    values: maps each of its values to the option's value; None leaves the option as it is. Without `values`, the alias
+    values: maps each of its values to the option's value; None leaves the option unchanged. Without `values`, the alias
     takes the option's own values.
     """
 
@@ -95,14 +95,14 @@ def by_own_names(given: Mapping[str, Any], options: Iterable[Named]) -> dict[str
 
 
 def aliases_in(given: Container[str], options: Iterable[Named]) -> dict[str, str]:
-    """Map options to the aliases by which they are given. Omits aliases with values of their own."""
+    """Map options to the aliases by which they are given. Omits aliases with separate values."""
     pairs = ((each.name, alias) for each in options for alias in each.aliases)
     return {name: alias.name for name, alias in pairs if alias.name in given and alias.values is None}
 
 
 @contextlib.contextmanager
 def errors_as_given(given: Container[str], options: Iterable[Named]) -> Iterator[None]:
-    """Raise ParameterErrors of the body with the aliases by which options are given in place of their own names."""
+    """In ParameterErrors from the body, replace names of options with the aliases that the caller used."""
     try:
         yield
     except ParameterError as error:

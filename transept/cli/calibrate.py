@@ -117,7 +117,7 @@ def _verdict(found: Calibration) -> str:
 
 
 def _samples(arguments: Sequence[str]) -> list[Sample]:
-    """Return the recordings of the arguments. Raises ParameterError if there are none, and for bad transcripts."""
+    """Return the recordings of the arguments. Raises ParameterError without recordings, and for bad transcripts."""
     samples: list[Sample] = []
     for argument in arguments:
         transcripts = Path(argument) / TRANSCRIPTS

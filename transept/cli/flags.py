@@ -42,8 +42,8 @@ def add_flags(
 def add_flag(parser: argparse._ActionsContainer, each: DeclaredOption, default: Any = argparse.SUPPRESS) -> None:
     """Declare the flags of an option and of its aliases. ``--help`` omits aliases, and options without a help text.
 
-    default: value if the flag is not given; by default the namespace then lacks it. An alias with values of its own is
-    in the namespace under its own name.
+    default: value if the flag is not given; by default the namespace then lacks it. An alias with separate values is in
+    the namespace under its own name.
     """
     name = flag(written(each))
     _add(parser, name, each, each.name, default, _help(each) if each.option.help else argparse.SUPPRESS)
@@ -74,7 +74,7 @@ def _add(
 
 
 def _help(each: DeclaredOption) -> str:
-    """Return the line of ``--help``, with the default unless it is None, empty, or that of a flag without a value."""
+    """Return the line of ``--help``. It shows the default, unless that is empty or None, or the flag takes no value."""
     default = each.option.default
     if default is None and not each.is_flag and each.default is not None:
         default = f"{each.default:g}" if isinstance(each.default, float) else str(each.default or "")

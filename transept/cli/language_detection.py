@@ -51,7 +51,7 @@ def detect_languages(
     summary: RunSummary,
     several: bool,
 ) -> None:
-    """Print the language of each recording and its probability; with --json, those of all languages.
+    """Print the language of each recording and its probability; with --json, the probability of every language.
 
     audios: recordings, each with the argument of `Transcriber.detect_language`. several: True to print file names.
     """

@@ -21,7 +21,7 @@ from typing import Any, Literal
 from transept.errors import ParameterError, TranseptError
 from transept.lifetime import Closable
 
-# Of a line's fields, besides file and status.
+# Default values of a line's fields, besides file and status.
 DEFAULTS = {"error": None, "seconds": None, "audio_seconds": None, "outputs": (), "warnings": (), "reason": None}
 
 
@@ -73,7 +73,7 @@ class Manifest(Closable):
         return ParameterError(message, param="manifest", value=self._path)
 
     def add(self, file: str, status: Literal["done", "failed", "skipped"], **values: Any) -> None:
-        """Append a line. values: those of its other fields that differ from DEFAULTS.
+        """Append a line. values: its other fields, if they differ from DEFAULTS.
 
         Raises ManifestError if it cannot be written.
         """

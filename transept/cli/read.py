@@ -165,7 +165,7 @@ def _has_error(path: Path) -> bool:
 
 
 def _write(read_from: Input, result: ImageText, paths: Sequence[Path]) -> bool:
-    """Write an image's files. Reports a failure, and returns True if there is none."""
+    """Write an image's files. Reports a failure. Returns True on success."""
     row = json.dumps(_row(read_from, result), ensure_ascii=False, indent=2)
 
     def write(path: Path) -> None:

@@ -69,7 +69,7 @@ def find_inputs(files: Sequence[str], dpi: float | None, *, recursive: bool) -> 
     """Return an input for each image, and for each page of a PDF. dpi: of pages; None: the default of pdf_pages.
 
     Reports missing files and invalid PDFs at once. Raises what pdf_pages raises, and ParameterError for a wrong dpi
-    even if there is no PDF.
+    even without a PDF.
     """
     options = PageOptions() if dpi is None else PageOptions(dpi=dpi)
     return [found for each in find_files(files, READABLE, recursive=recursive) for found in _inputs(each, options)]

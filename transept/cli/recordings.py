@@ -240,7 +240,7 @@ def _folders_below(base: str) -> Iterator[str]:
 
 
 class _PcmAsWav:
-    """Raw samples (s16le, mono) after the header of a WAV file, so that limits and errors are those of files."""
+    """Raw samples (s16le, mono) after the header of a WAV file, so that limits and errors are the same as for files."""
 
     def __init__(self, samples: Any, rate: int) -> None:
         self.name = samples.name

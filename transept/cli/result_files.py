@@ -75,7 +75,7 @@ def result_files(
     files without the suffix, with FIELDS; None: the recordings' names without their suffixes, or with them if two
     recordings in one folder only differ in the suffix. model: as the user named it.
     Raises ParameterError if two recordings would be written to one file, if a recording would be overwritten, for a
-    template that makes no name or leads out of the folder, and for a recording without a folder of its own.
+    template that makes no name or leads out of the folder, and for a recording without a separate folder.
     """
     if template is not None:
         check_template(template)
@@ -178,7 +178,7 @@ def _stem(recording: Recording, template: str, folder: Path | None, several_tree
 
 
 def are_there(paths: Sequence[Path]) -> bool:
-    """Return True if all files of a recording exist, and so are complete; False if there are none to write."""
+    """Return True if all files of a recording exist, and so are complete; False for a recording without files."""
     return bool(paths) and all(path.is_file() for path in paths)
 
 

@@ -17,14 +17,14 @@ from transept.speech.segments import has_speakers
 if TYPE_CHECKING:
     from transept.speech.segments import Segment
 
-# Of the 256 colours of terminals, from red to green. The cube of the probability chooses one, since most words have a
+# Terminal colours (of 256), from red to green. The cube of the probability chooses one, since most words have a
 # high probability. Both as in whisper.cpp's --print-colors.
 COLOURS = (196, 202, 208, 214, 220, 226, 190, 154, 118, 82)
-UNSURE = 0.5  # probability below which a word is marked if there are no colours
+UNSURE = 0.5  # probability below which a word is marked on a terminal without colours
 
 
 class SegmentPrinter:
-    """Print segments as they are found: the segments of one file after those of the previous file.
+    """Print segments during transcription. A file's segments follow the previous file's segments.
 
     several: True to print file names. confidence: see `terminal_text`.
     """

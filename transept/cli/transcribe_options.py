@@ -157,7 +157,7 @@ def transcription_options(arguments: argparse.Namespace) -> dict[str, Any]:
 def speech_engine(arguments: argparse.Namespace, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the engine's max_num_seqs for ``--batch-size`` windows at a time, with all beams or samples of a window.
 
-    options: those of the transcription. Empty without ``--batch-size``.
+    options: of the transcription. Empty without ``--batch-size``.
     """
     batch_size, checked = getattr(arguments, "batch_size", None), TranscriptionOptions(**options)
     return {} if batch_size is None else {"max_num_seqs": max(batch_size * checked.num_beams, checked.best_of or 1)}

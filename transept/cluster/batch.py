@@ -1,7 +1,7 @@
 """A batch: runs a model on many files with Ray Data, and writes a folder of parts. Used by `transept batch`.
 
-Ray Data distributes rows to the replicas and repeats those of a worker or machine that died. Only this process writes
-results, so each row is written once. Written rows stay, and the next run skips them.
+Ray Data distributes rows to the replicas and repeats the rows of a worker or machine that died. Only this process
+writes results, so each row is written once. Written rows stay, and the next run skips them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class BatchJob:
 
     task, model, options: as for Transcribe, Summarize, Translate and Read.
     replicas: None: one for each GPU, or for each node.
-    threads: CPUs of a replica; None: those of its node, divided among the replicas there.
+    threads: CPUs of a replica; None: the CPUs of its node, divided among the replicas there.
     num_gpus: of a replica; None: 1 if the cluster has GPUs and the device is not ``"cpu"``. With several ranks, a
     replica's ranks are Ray actors on as few nodes as possible; they share threads, and num_gpus, 0 or 1, is per rank.
     Raises ParameterError for an invalid value.
@@ -85,7 +85,7 @@ class BatchJob:
         return flags | {"task": "--image-task" if self.task == "read" else "task"}
 
     def record(self) -> dict[str, Any]:
-        """Return what the results depend on."""
+        """Return the settings on which the results depend."""
         return {"task": self.task, "model": self.model, "options": self.options}
 
 
@@ -212,7 +212,7 @@ class _Resources:
 
 
 def _resources(job: BatchJob, size: ClusterSize, num_rows: int) -> _Resources:
-    """Return the resources to request of a cluster. Raises ClusterError for more than it has."""
+    """Return the resources to request of a cluster. Raises ClusterError if they exceed the cluster's."""
     device = job.options.get("device", "auto")
     uses_gpu = str(device).startswith("cuda") or (device == "auto" and size.num_gpus > 0)
     num_gpus = float(uses_gpu) if job.num_gpus is None else job.num_gpus
@@ -269,7 +269,7 @@ def _mapped(rows: Sequence[Input], job: BatchJob, resources: _Resources, batch_r
     context = ray.data.DataContext.get_current().copy()  # the program's own context stays unchanged
     context.enable_progress_bars = False
     context.print_on_execution_start = False
-    context.max_errored_blocks = -1  # `_results` sees what is missing
+    context.max_errored_blocks = -1  # `_results` finds the missing rows
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)
     calls = CALLS_AT_A_TIME if batch_rows > 1 else 1  # one at a time, so that a row cannot end the calls of others
     engine: dict[str, Any] = {"threads": resources.ranks * resources.threads, **job.options}

@@ -142,7 +142,7 @@ class Summarize(TextTask):
     options: of TextGenerator.summarize, such as ``max_tokens=60``, and of Engine, such as ``device="cuda"``.
         threads defaults to the number of CPUs that Ray gave the actor.
 
-    error: None, or the message of the error, in which case the text is missing.
+    error: None, or the message of the error. The text of a failed row is missing.
     Raises ParameterError at once for a bad option, and as Engine for a model that cannot be loaded.
     """
 

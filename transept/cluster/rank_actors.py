@@ -105,7 +105,7 @@ class RankActors(Launcher):
         return Launched([processes[rank] for rank in range(num_ranks)], lambda: self._release(group))
 
     def _placed(self, size: int, bundle: dict[str, float]) -> PlacementGroup:
-        """Return a placement group with room for all ranks. Raises ClusterError if there is none in time."""
+        """Return a placement group with room for all ranks. Raises ClusterError if none is ready in time."""
         ray = require_ray()
         group = self.placement_group
         if group is not None:

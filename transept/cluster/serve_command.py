@@ -113,7 +113,7 @@ def _signals() -> Iterator[_Signals]:
 
 def _listening() -> tuple[str, int]:
     """Return the host and port of Serve, which keeps its earlier ones if it already ran on the cluster."""
-    from ray.serve.context import _get_global_client  # there is no public function
+    from ray.serve.context import _get_global_client  # Ray has no public function
 
     client: Any = _get_global_client()
     return client.http_config.host, client.http_config.port

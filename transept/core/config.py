@@ -20,7 +20,7 @@ CPU_CACHE_BYTES = 5 << 28  # 36 windows of Whisper base, 13,600 tokens of BART l
 MOST_SECONDS = 86_400
 THREADS_A_PROCESSOR = 64  # at most; starting many thousands takes minutes
 FLOAT_TYPES = {"default": None, "auto": None, "float32": "float32", "float16": "half", "bfloat16": "bfloat16"}
-# CTranslate2's names -> dtype of what is not rounded to 8 bits; a CPU has float32 for all of them
+# CTranslate2's names -> dtype of everything that is not int8; on a CPU it is float32 for all of them
 INT8_TYPES = {"int8": None, "int8_float32": "float32", "int8_float16": "half", "int8_bfloat16": "auto"}
 ENCODER_TOKENS_A_STEP = 16384  # default budget: ten Whisper windows, for short delays of running requests
 
@@ -71,7 +71,7 @@ def _dtype(_: str, given: Any) -> str:
 @declares_options("Engine has no option")
 @dataclass(frozen=True)
 class EngineConfig:
-    """All options of an engine. Sizes that are None follow from the model and the machine.
+    """All options of an engine. Sizes default to values that suit the model and the machine.
 
     Raises ParameterError for an unknown option or a value out of range.
     """
@@ -333,7 +333,7 @@ class EngineConfig:
         return self.device == "cpu" and self.dtype == "bfloat16"
 
     def scheduler_config(self, max_source_positions: int | None, max_target_positions: int | None) -> SchedulerConfig:
-        """Return the budgets of a step. If they are None, the model's longest sequences determine them."""
+        """Return the budgets of a step. By default, the model's longest sequences determine them."""
         decoder_tokens = self.max_decoder_tokens or self.max_num_seqs * (max_target_positions or 1024)
         encoder_tokens = self.max_encoder_tokens or max(ENCODER_TOKENS_A_STEP, max_source_positions or 0)
         return SchedulerConfig(self.max_num_seqs, decoder_tokens, encoder_tokens)

@@ -272,7 +272,7 @@ class EngineCore:
         """Append the beams' new tokens: some beams fork, some are dropped, and all end when the search is done.
 
         A beam with several continuations keeps its blocks for the best one; the others share them, copy-on-write.
-        Dropped beams are freed first, so that the group never holds more blocks than it was admitted with.
+        Dropped beams are freed first, so that the group never holds more blocks than at its admission.
         """
         params = group.sampling_params
         continuations = search.advance(

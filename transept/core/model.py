@@ -87,7 +87,7 @@ class ForConditionalGeneration(nn.Module):
             floating dtypes are converted to compute_dtype.
         Returns hidden states [encoder_tokens, hidden], input after input, with the number of rows that the mapper
         declared; other shapes fail the requests with PluginError. The default passes all arguments to `encoder`, except
-        ids and positions that are None.
+        missing ids and positions.
         """
         text = () if encoder_input_ids is None else (encoder_input_ids, encoder_positions)
         return self.encoder(*text, attn_metadata, **multimodal_kwargs)

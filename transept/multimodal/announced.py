@@ -4,7 +4,7 @@
 or the last packet, which does not count. `media` also warns of files that are smaller than announced, and `audio_file`
 adds `hint` to the error for a file that cannot be decoded. Nothing here decodes.
 
-AVI stores no times. A chunk lasts as long as its track's header says, even without content, which writers use if sound
+AVI stores no times. A chunk lasts as long as its track's header says, even without content, which writers use if audio
 begins late or pauses. FFmpeg skips those; `media` asks the AviIndex for the length of the skipped ones before a packet.
 """
 
@@ -70,7 +70,7 @@ def announced_seconds(container: Any, stream: Any) -> float | None:
 def _mp3_seconds(head: bytes, rate: int) -> float | None:
     """Return the length in the header that LAME and other encoders write as the first frame; None without one.
 
-    In joined files it is that of the first. rate: in Hz.
+    In joined files, this is the length of the first file. rate: in Hz.
     """
     places = [head.find(mark) for mark in MP3_HEADERS]
     found = min((place for place in places if place >= 0), default=None)

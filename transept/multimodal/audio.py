@@ -35,7 +35,7 @@ AudioInput: TypeAlias = (
     str | os.PathLike[str] | AudioUrl | bytes | bytearray | memoryview | BinaryIO | SupportsArray | tuple[Any, float]
 )
 
-SAMPLE_RATE = 16_000  # Hz; that of the data of speech encoders
+SAMPLE_RATE = 16_000  # Hz; speech encoders expect this rate
 
 logger = logging.getLogger(__name__)
 
@@ -44,9 +44,9 @@ logger = logging.getLogger(__name__)
 class LoadedAudio:
     """The waveforms of a recording, and the faults found in it.
 
-    waveforms: float32 [num_samples] each: one, or one for each channel. warnings: damage, missing sound, a silent
-    track and the like, each with its time; each continues a sentence that begins "the recording is". other_tracks:
-    names of the audio tracks that were not used, such as `1 ("spa")`.
+    waveforms: float32 [num_samples] each: one, or one for each channel. warnings: damage, missing audio, a silent track
+    and the like, each with its time; each continues a sentence that begins "the recording is". other_tracks: names of
+    the audio tracks that were not used, such as `1 ("spa")`.
     """
 
     waveforms: list[Waveform]
@@ -99,9 +99,9 @@ def load_audio(
     audio_track: the number of a container's audio track, from 0, or its language, such as ``"eng"``, ``"English"`` or
         ``"en"``; None: the one that FFmpeg deems best, or the loudest if that is silent.
     max_audio_seconds, max_audio_bytes, max_stream_bytes, max_decoded_bytes: limits on the recording's length; on its
-        bytes before it is decoded; on those of a pipe or an open file, which are held in memory; on those of its
-        samples as float32, of all channels at its own rate or mono at `sample_rate`. None: no limit. Decoding stops
-        at the first of them, so memory is bounded as well.
+        bytes before decoding; on bytes of a pipe or an open file, which are held in memory; on bytes of its samples as
+        float32, of all channels at its own rate or mono at `sample_rate`. None: no limit. Decoding stops at the first
+        limit that is exceeded, so memory is bounded as well.
     Returns float32 [num_samples] in [-1, 1], but for the small overshoot that lossy codecs and resampling leave. Files
     are resampled by FFmpeg, as for openai-whisper and faster-whisper, waveforms by soxr's high quality, as in
     librosa.resample. Sample 0 is the start of the file: a track that begins later than the picture has silence before

@@ -37,7 +37,7 @@ class Reservation(Protocol):
         """Wait until there is room for a recording that declares so many bytes of samples. May raise."""
 
     def hold(self, num_bytes: int) -> None:
-        """Record that so many bytes have been decoded so far. Does not wait; raises if there is no room for them."""
+        """Record that so many bytes have been decoded so far. Does not wait; raises if they do not fit."""
 
 
 # A server sets it for each request; the request's job carries it into the threads that decode.
@@ -108,10 +108,10 @@ class AudioLimits:
             )
 
     def read(self, file: BinaryIO, name: str) -> io.BytesIO:
-        """Read a pipe to its end.
+        """Read all of a pipe.
 
         Raises MediaError as soon as it exceeds max_stream_bytes or max_audio_bytes, and for a file that is not opened
-        in binary mode, cannot be read, or is at its end.
+        in binary mode, cannot be read, or has no unread data.
         """
         held = io.BytesIO()
         while piece := _read(file, name):

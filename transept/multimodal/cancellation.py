@@ -20,10 +20,10 @@ CANCELLED = 0.1
 MIXED = 0.75  # the same, from which channels are mixed again
 STEP = 0.025  # seconds between the windows in which channels are compared
 WINDOW_STEPS = 10  # length of a window; unrelated channels of speech do not cancel for so long by chance
-SHORTEST_STEPS = 4  # a shorter recording that cancels is mixed all the same
-QUIETEST = 0.01  # power over that of the loudest window, for one that cancels: hum in pauses may, and should
-LOUD = 0.05  # the same, for one that is mixed again: coding changes quieter sound so much that it no longer cancels
-ALIKE = 0.25  # power over that of the loudest channel; the first channel that reaches it replaces the mix
+SHORTEST_STEPS = 4  # a shorter recording is mixed even if it cancels
+QUIETEST = 0.01  # least power of a window that may cancel, relative to the loudest; low, so that hum in pauses counts
+LOUD = 0.05  # the same, for a window that is mixed again: in quieter ones, coding may have ended the cancellation
+ALIKE = 0.25  # relative to the loudest channel's power; the first channel that reaches it replaces the mix
 
 MonoSound: TypeAlias = "tuple[Waveform, float]"  # [num_samples], and its rate in Hz
 
@@ -73,7 +73,7 @@ class CancellingMix:
             self._warnings.append(f"{what}, from {self._cancelled_from:.1f} s on")
 
     def _mix(self, sound: Sound, size: int) -> MonoSound:
-        """Mix the first samples of a sound; the others show whether the last of the first cancel."""
+        """Mix the first `size` samples of a sound. Later samples only decide whether the last of these cancel."""
         samples, step = sound.samples, _step(sound)
         mix = mono(samples)
         if len(samples) > 1 and size >= step:
@@ -92,7 +92,7 @@ class CancellingMix:
     def _cancelled_steps(self, sound: Sound, mix: Waveform, num_done: int) -> npt.NDArray[np.bool_]:
         """True for each of the first steps of a sound that belongs to a loud window in which the channels cancel.
 
-        A step of which no window decides is like the one before it, or at the beginning like the one after it.
+        A step that no window decides is treated like the step before it, or at the beginning like the step after it.
         """
         step, count = _step(sound), len(sound.samples)
         total = len(mix) // step

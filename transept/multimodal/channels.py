@@ -67,7 +67,7 @@ class Intake(AudioLimits):
     def streams(self, sounds: Iterable[Sound], sample_rate: int, name: str) -> list[Iterator[MonoSound]]:
         """Return the selected channels, each as mono sounds, which are read on demand.
 
-        The arguments are those of `counted`. Raises MediaError as that does, and for a channel that does not exist.
+        Arguments: see `counted`. Raises MediaError like `counted`, and for a channel that does not exist.
         """
         sounds = self.counted(sounds, sample_rate, name, apart=self.channel == EACH, begin=self.begin)
         if self.channel == MIX:
@@ -174,7 +174,7 @@ def soxr_blocks(blocks: Iterable[Waveform], rate: float, sample_rate: int) -> It
 def swresample_blocks(blocks: Iterable[Waveform], rate: float, sample_rate: int) -> Iterator[Waveform]:
     """Resample with FFmpeg's defaults; in floats, while openai-whisper and faster-whisper round to 16 bits.
 
-    rate: in Hz, an integer, like those of all files.
+    rate: in Hz, an integer, as in all files.
     """
     import av
 

@@ -19,7 +19,7 @@ class Damage:
     """Faults of one stream. Times are in seconds of the recording.
 
     begin: of the stream, in a recording that consists of several. undecoded: times of packets that were not decoded.
-    gaps: begin and length of missing sound, which became silence. is_timed: True if the format stores times.
+    gaps: begin and length of missing audio, which became silence. is_timed: True if the format stores times.
     shortest_gap: seconds below which warnings leave out a gap.
     """
 
@@ -34,7 +34,7 @@ class Damage:
         self.undecoded.append(self.begin + seconds)
 
     def add_gap(self, seconds: float, length: float) -> None:
-        """Record missing sound. seconds: its begin in the stream; a stream that begins late has no gap there.
+        """Record missing audio. seconds: its begin in the stream; a stream that begins late has no gap there.
 
         Writers of AVI put the first packet of such a stream at 0.
         """
@@ -44,8 +44,8 @@ class Damage:
     def warnings(self, end: float, announced: float | None, *, is_skipping: bool = False) -> list[str]:
         """Return the warnings, once the stream has been read.
 
-        end: seconds of the stream that are there. announced: seconds that its header announces, if any. is_skipping:
-        True if the reader skips damage without an error, so that a whole file may lack sound anywhere.
+        end: seconds of the stream that exist. announced: seconds that its header announces, if any. is_skipping:
+        True if the reader skips damage without an error, so that a whole file may lack audio anywhere.
         """
         told = []
         if gaps := [(begin, seconds) for begin, seconds in self.gaps if seconds >= self.shortest_gap]:

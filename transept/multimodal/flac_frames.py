@@ -1,8 +1,8 @@
 """Find and decode the frames of a damaged FLAC file, each at the time that its header has for it.
 
 Each frame's header holds the number of the frame or of its first sample (RFC 9639, section 9.1). libsndfile stops at
-damage, and FFmpeg joins the frames on both sides of it, which moves later sound. `audio_file` calls `is_whole` for each
-FLAC file that libsndfile decoded, and `decoded` for those that are damaged. Nothing here resamples.
+damage, and FFmpeg joins the frames on both sides of it, which moves later audio. `audio_file` calls `is_whole` for each
+FLAC file that libsndfile decoded, and `decoded` for damaged ones. Nothing here resamples.
 """
 
 from __future__ import annotations

@@ -273,7 +273,7 @@ def _decoded(opened: Callable[[], Any], name: str, limits: ImageLimits) -> Pixel
 
 
 def _orientation(image: Any) -> Any:
-    """Return the EXIF orientation; 1 (upright) if there is none or it cannot be read. Pillow has applied TIFF's."""
+    """Return the EXIF orientation; 1 (upright) if it is missing or unreadable. Pillow has applied TIFF's."""
     if any(len(image.info.get(key, "")) > MAX_EXIF_CHARACTERS for key in ("exif", "Raw profile type exif")):
         return 1  # crafted to exhaust memory
     try:

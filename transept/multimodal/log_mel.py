@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 N_FFT = 400  # samples; 25 ms at 16 kHz
 HOP_LENGTH = 160  # samples; 10 ms at 16 kHz, so 100 frames a second
 CHUNK_FRAMES = 6000  # of a long recording at a time; one minute, about 30 MB of spectrum
-LOWEST = -10.0  # log of the smallest power, that of silence
+LOWEST = -10.0  # log of the smallest power, for silence
 LOG_HZ, LOG_MEL, LOG_STEP = 1000.0, 15.0, np.log(6.4) / 27.0  # Slaney's scale: linear up to 1 kHz, which is 15 mels
 DECADES = 8.0  # below the loudest value, at which quieter values are cut
 

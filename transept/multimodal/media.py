@@ -74,7 +74,7 @@ def _loudest(
     silent: int,
     others: list[int],
 ) -> tuple[list[Waveform] | None, int]:
-    """Return the loudest other track with sound, else the track number `silent`; and the number of the track."""
+    """Return the loudest other track and its number; if all are silent, the given waveforms and number."""
     best, warnings, power, used = waveforms, [*intake.warnings], 0.0, silent
     for number in others:
         own = dataclasses.replace(intake, audio_track=number, warnings=[])
@@ -115,7 +115,7 @@ def _decoded(container: Any, stream: Any, name: str, sample_rate: int, intake: I
 class _Track:
     """Decodes one stream of a container, and collects its faults.
 
-    reached: seconds of the stream so far. heard: the latest end of a packet of any stream, in seconds.
+    reached: seconds of the stream so far. heard: the latest end of any stream's packets, in seconds.
     read_to: the same, in bytes of the file.
     """
 

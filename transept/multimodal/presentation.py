@@ -1,8 +1,8 @@
 """Place a track's decoded frames at their times in the recording, and join them to sounds, with silence in the gaps.
 
-Video and streaming containers store a time with each packet. These times are the only sign of sound that begins after
-the picture, and of lost packets. `media` calls `placed` with the frames of such a container, and `frame_sounds` with
-the placed ones; `flac_frames` places its own. Nothing here decodes.
+Video and streaming containers store a time with each packet. Only these times show that audio begins after the picture,
+and that packets are lost. `media` calls `placed` with the frames of such a container, and `frame_sounds` with the
+placed ones; `flac_frames` places its own. Nothing here decodes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TIMED_FORMATS = {"mov", "mp4", "matroska", "webm", "flv", "live_flv", "asf", "nu
 
 
 class Decoded(NamedTuple):
-    """A frame as it is decoded. lost: seconds of packets directly before it that were not decoded, by their bytes."""
+    """A decoded frame. lost: seconds of undecodable packets directly before it, estimated from their bytes."""
 
     frame: Any  # av.AudioFrame
     lost: float

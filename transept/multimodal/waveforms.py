@@ -17,7 +17,7 @@ from transept.multimodal.sounds import SILENT_PEAK
 Waveform = npt.NDArray[np.float32]  # mono [num_samples]
 
 NO_SAMPLES: Waveform = np.empty(0, np.float32)
-SEARCHED_SAMPLES = 1 << 20  # at a time; most recordings have sound in the first block
+SEARCHED_SAMPLES = 1 << 20  # at a time; most recordings have a signal in the first block
 PCM_FULL_SCALE = {"uint8": 1 << 7, "int16": 1 << 15, "int32": 1 << 31}
 EXPECTED = "pass (waveform, sample_rate), the waveform [num_samples] or [channels, num_samples]"
 

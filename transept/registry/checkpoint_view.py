@@ -148,7 +148,7 @@ class _OnFirstUse:
     def __init__(self, function: Callable[[], Any]) -> None:
         self._function: Callable[[], Any] | None = function
         self._lock = threading.Lock()
-        self._returned: Any = None  # set when the function is None
+        self._returned: Any = None  # set once the function has run
 
     def __call__(self) -> Any:
         with self._lock:

@@ -1,7 +1,7 @@
 """Discovery: a PluginReport for every entry point in the group ``transept.plugins``, also for broken plugins.
 
-Called by the engine and the command line. A broken plugin stops neither the others nor the program. There is no
-module-level state, and no import of torch: a ModelSpec has references to heavy objects.
+Called by the engine and the command line. A broken plugin stops neither the others nor the program. The module has no
+state and does not import torch: a ModelSpec has references to heavy objects.
 """
 
 from __future__ import annotations

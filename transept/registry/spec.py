@@ -130,7 +130,7 @@ class SpeechSpec:
         only in valid places, or a reference to it; see SamplingParams.logits_processors.
         max_initial_timestamp: seconds, None for no bound. num_prefix_tokens: number of tokens at the end of the decoder
         prompt that count as already transcribed.
-    unspoken_tokens: view -> text tokens for non-speech sounds, to be suppressed in transcripts, or a reference.
+    unspoken_tokens: view -> text tokens for non-speech noises, to be suppressed in transcripts, or a reference.
     alignment_heads(view): (decoder layer, head) pairs whose cross-attention follows the speech; none: no word times.
     """
 
@@ -177,7 +177,7 @@ class TextTask:
 
 @dataclass(frozen=True)
 class TextSpec:
-    """A text family's declaration for `transept.text`. If a function is None, the model receives documents unchanged.
+    """A text family's declaration for `transept.text`. Without a function, the model receives documents unchanged.
 
     view: a CheckpointView, which has a tokenizer.
 
@@ -187,7 +187,7 @@ class TextSpec:
     languages(view): the sources and the targets of translate, for a page that offers a choice.
 
     A function raises UnsupportedTaskError if the checkpoint does not support the task at all. `TextGenerator.tasks`,
-    ``/v1/models`` and the page list the tasks whose functions do not raise it. A task whose function is None is listed
+    ``/v1/models`` and the page list the tasks whose functions do not raise it. A task without a function is listed
     if ``task_specific_params`` of config.json names it (``summarization``, ``translation_...``).
     """
 

@@ -260,8 +260,8 @@ class AsyncEngine:
 class Ticket:
     """A request's place in an AsyncEngine, from `admit`. Leaving its ``async with`` block aborts the job.
 
-    admitted, started, first_event: seconds of time.monotonic. started is None until the job runs, first_event until its
-    first event that is not preliminary, or its result.
+    admitted, started, first_event: seconds of time.monotonic. started: set when the job runs. first_event: set at its
+    first event that is not preliminary, or at its result.
     """
 
     def __init__(self, engine: AsyncEngine) -> None:

@@ -100,7 +100,7 @@ class AsyncTranscriber(_AsyncTasks):
     def stream(self, audio: AudioInput, **options: Unpack[TranscriptionKeywords]) -> AsyncSegmentStream:
         """Return the segments of one recording, each once it is final. Closing the stream aborts the transcription.
 
-        ``await stream.info()`` returns what is known before the first segment.
+        ``await stream.info()`` returns the TranscriptionInfo before the first segment.
         """
         return AsyncSegmentStream(self.engine.run(self.job(audio, **options)))
 
@@ -152,7 +152,7 @@ class AsyncSegmentStream(AsyncIterator[Segment]):
 
     async def __anext__(self) -> Segment:
         while not self._had.segments:
-            self._had.take(await anext(self._events))  # at its end, this one ends
+            self._had.take(await anext(self._events))  # raises StopAsyncIteration at the end
         return self._had.segments.popleft()
 
     async def aclose(self) -> None:

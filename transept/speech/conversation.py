@@ -46,8 +46,8 @@ def transcribe(
 ) -> Generator[Any, Any, Transcript]:
     """A job: one recording, as in `recording.transcribe`, with the speakers that the options ask for.
 
-    Raises the same errors; MediaError if each channel should be a speaker, but there is only one, or all have the same
-    sound; PluginError for a diarizer that fails.
+    Raises the same errors; MediaError if each channel should be a speaker, but the recording has only one channel, or
+    all are identical; PluginError for a diarizer that fails.
     """
     if options.channel == EACH and not recording.has_no_samples(audio):
         transcript = yield from _each_channel(model, audio, limits, options)
@@ -145,7 +145,7 @@ class ChannelEnded:
 
 
 class Interleaving:
-    """Merges the events of the channels' jobs into those of one recording.
+    """Merges the events of the channels' jobs into the events of one recording.
 
     A segment is passed on once no channel can have an earlier one, so streams have the order of the transcript.
     names: of the channels, in their order. options: of the whole transcription.

@@ -3,8 +3,8 @@
     transcribe ─▶ match the transcript's words with the text's ─▶ windows, each with its part of the text ─┐
       words of the known text, their times, in the lines or sentences of the text ◀─ cross-attention ◀─────┘
 
-The transcript only assigns parts of the text to windows. Within a window, the model reads the known words, and their
-times are those of the sound that its cross-attention finds for each.
+The transcript only assigns parts of the text to windows. Within a window, the model reads the known words, and its
+cross-attention finds the time of each word.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _Part(NamedTuple):
 def align(
     model: SpeechModel, audio: AudioInput, text: str, limits: Limits, options: TranscriptionOptions
 ) -> Generator[Any, Any, Transcript]:
-    """A job: the transcript of a known text. Its events are those of the transcription that it begins with.
+    """A job: the transcript of a known text. It transcribes the audio first, and emits that transcription's events.
 
     Each segment is a line of the text, or a sentence if the text has one line; its tokens are the text's. options: of
     the transcription. Raises MediaError for audio that cannot be read or has no words.
@@ -213,12 +213,12 @@ def known_words(text: str, language: str) -> list[KnownWord]:
 
 
 def matching_places(known: Sequence[str], heard: Sequence[str]) -> list[int]:
-    """Return, for each heard word and for the end, the number of known words before it: ascending, from 0 to all.
+    """Return the number of known words before each transcribed word, and at the end: ascending, from 0 to all.
 
     Words match without case and punctuation. Between matching words, the numbers are interpolated.
     """
     matcher = difflib.SequenceMatcher(None, [_key(word) for word in known], [_key(word) for word in heard], False)
-    # The first word of a matching run, and its end, in the heard and the known text.
+    # The first word of a matching run, and its end, in the transcript and the known text.
     corners = [(0, 0)]
     for block in matcher.get_matching_blocks():  # the last one is the end of both
         corners += [(block.b, block.a), (block.b + block.size, block.a + block.size)]
@@ -234,7 +234,7 @@ def matching_places(known: Sequence[str], heard: Sequence[str]) -> list[int]:
 
 
 def _units(text: str) -> list[tuple[int, int]]:
-    """Return the start and the end of each line that is not blank; of a single line, those of each sentence."""
+    """Return the start and end of each line that is not blank, or of each sentence of a single line."""
     lines = [(found.start(), found.end()) for found in re.finditer(r"[^\r\n]*\S[^\r\n]*", text)]
     if len(lines) != 1:
         return lines

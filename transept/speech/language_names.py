@@ -1,4 +1,4 @@
-"""Codes and names of languages besides those of the families: of ISO 639-2, of countries, and native ones."""
+"""Codes and names of languages that no family declares: from ISO 639-2, from countries, and native names."""
 
 from __future__ import annotations
 

@@ -100,4 +100,4 @@ class TranscriptionKeywords(AlignmentKeywords, total=False):
 
 
 class TranscriptionAndEngineKeywords(TranscriptionKeywords, EngineKeywords, total=False):
-    """The options of a transcription with an engine of its own."""
+    """The options of a transcription and of its engine."""

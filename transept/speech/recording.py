@@ -41,7 +41,7 @@ from transept.speech.vad.spans import SAMPLE_RATE
 if TYPE_CHECKING:
     from transept.multimodal.waveforms import Waveform
 
-# The sound for language detection, the number of samples to decode, and the job that decodes them in that language.
+# The audio for language detection, the number of samples to decode, and the job that decodes them in that language.
 Prepared: TypeAlias = tuple[Source, int, Callable[[Source], Generator[Any, Any, Heard]]]
 Prepare: TypeAlias = Callable[[SpeechModel, "Waveform", TranscriptionOptions], Generator[Any, Any, Prepared]]
 
@@ -77,7 +77,7 @@ def transcribe_waveform(
     """A job: a recording that has been read; see `transcribe`.
 
     waveform: float32 [num_samples], at the model's rate. warnings: see TranscriptionInfo. prepare: makes the job that
-    prepares the sound for decoding; None: the one of the mode.
+    prepares the audio for decoding; None: the mode's job.
     """
     rate = model.spec.sample_rate
     duration = len(waveform) / rate
@@ -129,7 +129,7 @@ def prepare_batched(
 ) -> Generator[Any, Any, Prepared]:
     """A job: prepare the windows of batched mode.
 
-    Raises ParameterError for a family that takes sound at another rate than 16 kHz.
+    Raises ParameterError for a family whose sample rate is not 16 kHz.
     """
     import torch
 

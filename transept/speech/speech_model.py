@@ -243,7 +243,7 @@ class SpeechModel:
 
     @cached_property
     def diarizer(self) -> Diarizer:
-        """The installed diarizer. Raises ParameterError if there is none, or several."""
+        """The installed diarizer. Raises ParameterError unless exactly one is installed."""
         return find_diarizer(discover())
 
     @cached_property
@@ -294,7 +294,7 @@ class SpeechModel:
     def window_features(self, waveform: Waveform) -> Tensor:
         """Return the features of one window, float32 [channels, frames].
 
-        On a GPU they are named by the hash of the sound; hashing the features would wait for the GPU.
+        On a GPU they are named by the hash of the audio; hashing the features would wait for the GPU.
         """
         features = self.features(waveform)
         if self.device != "cpu":
@@ -314,7 +314,7 @@ class SpeechModel:
         return frames if frames < self.window_frames else None
 
     def encoder_margin(self, options: TranscriptionOptions) -> float:
-        """Return the seconds of silence that the encoder reads after a window's sound; raises as `short_context`."""
+        """Return the seconds of silence that the encoder reads after a window's audio. Raises like `short_context`."""
         asked = options.encoder_context
         assert asked is not None
         return self._calibrated_margin if isinstance(asked, str) else asked

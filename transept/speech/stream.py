@@ -1,4 +1,4 @@
-"""SegmentStream: the segments of one recording, each as soon as it is certain, and its info.
+"""SegmentStream: the segments of one recording, each once it is certain, and its info.
 
 `Transcriber.stream` returns one, over the events of the recording's job (`transept.speech.recording`). Streams for
 asyncio (`transept.serving.async_tasks`) sort the same events with `StreamedEvents`.
@@ -42,7 +42,7 @@ def nothing_known() -> TranseptError:
 class SegmentStream(Closable, Iterator[Segment]):
     """An iterator over segments. Work starts when the first segment, or `info`, is read.
 
-    Closing it, as a ``with`` block does at its end, cancels the rest. Only one thread at a time may use it.
+    Closing it, for example by leaving its ``with`` block, cancels the rest. Only one thread at a time may use it.
     """
 
     def __init__(self, events: Generator[tuple[int, Any], None, None]) -> None:
@@ -73,7 +73,7 @@ class SegmentStream(Closable, Iterator[Segment]):
         self._events.close()
 
     def _advance(self) -> bool:
-        """Read the next event. Returns False if there is none; raises the error that a recording ended with."""
+        """Read the next event. Returns False after the last one. Raises the error that ended the recording."""
         event = next(self._events, (0, None))[1]
         if isinstance(event, TranseptError):
             self._failure = event

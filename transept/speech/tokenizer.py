@@ -127,9 +127,7 @@ class SpeechTokenizer:
             import regex
 
             compiled, texts, matching = regex.compile(pattern), self._texts, set()
-            end = (
-                time.thread_time() + MOST_REGEX_SECONDS
-            )  # processor time, without that of other programs, like the timeouts of regex
+            end = time.thread_time() + MOST_REGEX_SECONDS  # processor time of this thread, as in regex's timeouts
             try:
                 for token, text in zip(self.text_tokens, texts, strict=True):
                     if compiled.fullmatch(text, timeout=max(end - time.thread_time(), SHORTEST_TIMEOUT)):

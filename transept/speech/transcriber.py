@@ -56,7 +56,7 @@ class Transcriber(ClosesEngine):
     ``(waveform, sample rate)``, of any length that Limits allow
     (``Transcriber(model, limits={"max_audio_seconds": 3600})``); see `load_audio`.
 
-    The options of every method are those of TranscriptionOptions, by keyword. A bad one raises ParameterError before
+    Every method takes the options of TranscriptionOptions, by keyword. A bad one raises ParameterError before
     any work. Every method may be called from several threads, and a thread may have several transcriptions in progress:
     they share the engine's batch, which does not change their results. Closing the iterators of `transcribe_many`,
     `transcribe_as_completed` and `stream`, or an exception such as KeyboardInterrupt, removes their requests from the
@@ -122,7 +122,7 @@ class Transcriber(ClosesEngine):
         on_segment: Callable[[int, Segment], None] | None = None,
         **options: Unpack[TranscriptionKeywords],
     ) -> Generator[tuple[int, Transcript | TranseptError], None, None]:
-        """Transcribe recordings together, and yield each with its number, from 0, as soon as it is done.
+        """Transcribe recordings together, and yield each with its number, from 0, once it is done.
 
         audios: each is read when its job starts. progress: see `transcribe`. on_info: called once with the number of a
         recording and its TranscriptionInfo. on_segment: called with the number and each of its segments as soon as the
@@ -137,7 +137,7 @@ class Transcriber(ClosesEngine):
     def stream(
         self, audio: AudioInput, *, progress: bool | None = False, **options: Unpack[TranscriptionKeywords]
     ) -> SegmentStream:
-        """Return an iterator over the segments of one recording, each as soon as it is certain; see SegmentStream.
+        """Return an iterator over the segments of one recording, each once it is certain; see SegmentStream.
 
         Reading from it raises MediaError for audio that cannot be read.
         """
@@ -151,7 +151,7 @@ class Transcriber(ClosesEngine):
         """Find the time of each word of a known text: forced alignment.
 
         Each segment of the result is a line of the text, or a sentence if the text has one line. The recording may have
-        any length: it is transcribed with the options first, to match the text with its windows. Text that is not said
+        any length: it is transcribed with the options first, to match the text with its windows. Text without speech
         gets the time of its neighbours. progress: see `transcribe`.
         Raises MediaError for audio that cannot be read or has no words, ParameterError for an empty text.
         """
@@ -338,7 +338,7 @@ def transcribe(
 ) -> Transcript:
     """Transcribe one recording with a model that is loaded for it; Transcriber keeps one loaded.
 
-    options: those of TranscriptionOptions and of Engine. See Transcriber.transcribe.
+    options: see TranscriptionOptions and Engine. See also Transcriber.transcribe.
     """
     transcription, engine = split_options("transcription has no option", options, TranscriptionOptions, EngineConfig)
     return Transcriber(model, **engine).transcribe(audio, progress=progress, **transcription)
@@ -354,7 +354,7 @@ def transcribe_many(
 ) -> Generator[Transcript | TranseptError, None, None]:
     """Transcribe recordings together, in their order, with a model that is loaded for them.
 
-    A recording that cannot be read yields its error. options: those of TranscriptionOptions and of Engine. See
+    A recording that cannot be read yields its error. options: see TranscriptionOptions and Engine. See also
     Transcriber.transcribe_many.
     """
     transcription, engine = split_options("transcription has no option", options, TranscriptionOptions, EngineConfig)
@@ -369,9 +369,9 @@ def stream_transcribe(
     progress: bool | None = False,
     **options: Unpack[TranscriptionAndEngineKeywords],
 ) -> SegmentStream:
-    """Return an iterator over the segments of one recording, each as soon as it is certain; loads the model for it.
+    """Load a model, and return an iterator over the segments of one recording, each once it is certain.
 
-    options: those of TranscriptionOptions and of Engine. See Transcriber.stream.
+    options: see TranscriptionOptions and Engine. See also Transcriber.stream.
     """
     transcription, engine = split_options("transcription has no option", options, TranscriptionOptions, EngineConfig)
     return Transcriber(model, **engine).stream(audio, progress=progress, **transcription)
@@ -383,7 +383,7 @@ def detect_language(
 ) -> DetectedLanguage:
     """Find the language of a recording with a model that is loaded for it.
 
-    options: those of Transcriber.detect_language and of Engine.
+    options: see Transcriber.detect_language and Engine.
     """
     transcription, engine = split_options("transcription has no option", options, TranscriptionOptions, EngineConfig)
     return Transcriber(model, **engine).detect_language(audio, **transcription)

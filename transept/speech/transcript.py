@@ -1,8 +1,8 @@
 """Results of a transcription: TranscriptionInfo before the first segment, and the Transcript at the end.
 
 `Transcript.from_dict` reads a transcript from plain dicts, with checks of every field: the inverse of `to_dict`. The
-server calls it for transcripts that clients send. Segments may also be those of OpenAI's verbose JSON, or of the
-server's events.
+server calls it for transcripts that clients send. It also reads segments of OpenAI's verbose JSON, and of the server's
+events.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class TranscriptionInfo:
     only one. language_probabilities: of all languages by code, the most likely first; empty if none was detected.
     duration: seconds of audio. duration_after_vad: seconds left after silence is cut out, in auto and batched mode or
     with vad; otherwise the duration. options: the requested ones. warnings: faults of the recording (damage, missing
-    sound, a silent track, ...), each with the time at which it begins; each continues a sentence that begins "the
+    audio, a silent track, ...), each with the time at which it begins; each continues a sentence that begins "the
     recording is".
     """
 
@@ -63,7 +63,7 @@ class TranscriptionInfo:
 
 @dataclass(frozen=True)
 class Transcript:
-    """A whole recording. Iterating over it yields its segments; ``if transcript`` holds even if there are none.
+    """A whole recording. Iterating over it yields its segments; ``if transcript`` holds even without segments.
 
     text: all of it, without leading or trailing blanks. segments: in order of time. missed_speech: stretches (begin,
     end), in seconds, of more than 1.5 seconds of speech that no segment covers; empty for families whose sample rate is
@@ -176,7 +176,7 @@ class Transcript:
 
 
 class _Fields:
-    """A dict whose fields are read with a check of their types. A field that is None counts as missing.
+    """A dict whose fields are read with a check of their types. The value None counts as missing.
 
     place: name of the dict, such as ``"segments[3]"``; empty for the outermost. Every method raises ParameterError
     for a wrong value, and for a missing one without a default.
@@ -188,7 +188,7 @@ class _Fields:
         self._given, self._place = given, place
 
     def raw(self, name: str) -> Any:
-        """Return a field as it is; None if it is missing."""
+        """Return a field unchecked; None if it is missing."""
         return self._given.get(name)
 
     def text(self, name: str, default: str | None = None) -> str:
@@ -253,7 +253,7 @@ class _Fields:
 
 
 def _segment(fields: _Fields, index: int) -> Segment:
-    """Return a segment. index: its id if the dict has none, or has that of an event (``"seg_3"``)."""
+    """Return a segment. index: used as its id if the dict has no id, or an event's id (``"seg_3"``)."""
     has_words, has_logprobs = (fields.raw(name) is not None for name in ("words", "token_logprobs"))
     start, end = fields.span()
     return Segment(

@@ -78,7 +78,7 @@ def whole_words(words: Sequence[Word]) -> list[Word]:
 def lengthened(words: Sequence[Word]) -> list[Word]:
     """Return the words, each at least SHORTEST long, and none beginning before the previous one ends.
 
-    A word that is too short takes time from the pause after it, or from the next words if there is no pause. The last
+    A word that is too short takes time from the pause after it, or from the next words without a pause. The last
     word ends later than before only if the whole sequence is too short for its words.
     """
     if not words:
@@ -102,7 +102,7 @@ def lengthened(words: Sequence[Word]) -> list[Word]:
 
 
 def lasting(segment: Segment) -> Segment:
-    """Return the segment with a duration for each word, and for itself if it has text; unchanged if they have one."""
+    """Return the segment. It gets longer words if one has no duration, and a later end if its text has no duration."""
     start, end, words = segment.start, segment.end, segment.words
     if words and any(word.end <= word.start for word in words):
         words = [

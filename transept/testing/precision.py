@@ -52,7 +52,7 @@ class Precision:
     def share(self) -> float:
         """Share of steps with the reference's most likely token, in the dtype or in float32.
 
-        0 if a logit of ours is not finite.
+        0 if one of Transept's logits is not finite.
         """
         return 0.0 if "our" in self._not_finite else self._agreeing / self._steps
 

@@ -134,7 +134,7 @@ class Subject:
         return [outputs[order.index(number)] for number in range(len(requests))]
 
     def _num_blocks(self, request: Request, block_size: int) -> int:
-        """Return the number of cache blocks of this size that the request has at its end."""
+        """Return the number of cache blocks of this size that the request needs when it ends."""
         decoder = [len(request.decoder_prompt) + request.max_tokens] * request.num_beams
         return sum(-(-size // block_size) for size in (self.num_tokens(request.encoder), *decoder))
 

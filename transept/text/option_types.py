@@ -29,8 +29,8 @@ class TranslationKeywords(TextKeywords, total=False):
 
 
 class TextAndEngineKeywords(TextKeywords, EngineKeywords, total=False):
-    """The options of a text task with an engine of its own."""
+    """The options of a text task and of its engine."""
 
 
 class TranslationAndEngineKeywords(TranslationKeywords, EngineKeywords, total=False):
-    """The options of a translation with an engine of its own."""
+    """The options of a translation and of its engine."""

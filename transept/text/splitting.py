@@ -102,7 +102,7 @@ def _character_ends(document: str, start: int, stop: int) -> range:
 def _farthest(
     document: str, start: int, ends: Sequence[int], first: int, fits: Callable[[str], bool], probe: Probe | None
 ) -> int | None:
-    """Return the last of ends[first:] up to which the document fits from start on; None if there is no such end."""
+    """Return the last of ends[first:] up to which the document fits from start on, or None."""
     if probe is not None:
         low, high = first - 1, len(ends)
         while high - low > 1 and (index := probe(start, ends, low, high)) is not None:

@@ -15,4 +15,4 @@ class ReadingKeywords(SingleTextKeywords, total=False):
 
 
 class ReadingAndEngineKeywords(ReadingKeywords, EngineKeywords, total=False):
-    """The options of reading images with an engine of its own."""
+    """The options of reading images and of its engine."""

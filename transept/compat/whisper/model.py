@@ -136,7 +136,7 @@ class Whisper:
     ) -> dict[str, Any]:
         """Return the text, the segments and the language of a recording, as openai-whisper's dict.
 
-        audio: a path, or samples at 16 kHz. verbose: True prints segments as they are found, False shows a bar.
+        audio: a path, or samples at 16 kHz. verbose: True prints each segment at once, False shows a bar.
         decode_options: language, task, beam_size, best_of, patience and the other options of openai-whisper's
         DecodingOptions; its command's temperature_increment_on_fallback; and any option of TranscriptionOptions. An
         English-only model ignores language and task, and the dict repeats the language, as there.

@@ -105,7 +105,7 @@ class CTranslate2Checkpoint(Checkpoint):
     def tensor(self, name: str) -> Tensor:
         """Return a variable, divided by its scale if it was rounded.
 
-        Raises CheckpointError if there is no such variable, or if its scale has a wrong shape.
+        Raises CheckpointError if the variable is missing, or if its scale has a wrong shape.
         """
         tensor, scale_name = self._stored(name), self._scales.get(self._variable(name).offset)
         if scale_name is None:
@@ -145,11 +145,11 @@ class CTranslate2Checkpoint(Checkpoint):
         return copy
 
     def shape_of(self, name: str) -> tuple[int, ...]:
-        """Return the shape of a variable. Raises CheckpointError if there is no such variable."""
+        """Return the shape of a variable. Raises CheckpointError if the variable is missing."""
         return self._variable(name).shape
 
     def scalar(self, name: str) -> int | float:
-        """Return a scalar such as ``"decoder/num_heads"``. Raises CheckpointError if there is no such scalar."""
+        """Return a scalar such as ``"decoder/num_heads"``. Raises CheckpointError if the scalar is missing."""
         if shape := self.shape_of(name):
             raise CheckpointError(f'"{name}" in "{self.path / MODEL_BIN}" has shape {list(shape)}; it must be a scalar')
         return self.tensor(name).item()

@@ -54,7 +54,7 @@ def locate(
     last known commit of ``main`` is used without a request to the hub. Otherwise the current commit of ``main`` is
     downloaded; if the hub is unavailable, a copy with config.json and all weights is enough. The log has the commit.
 
-    Raises CheckpointError if there is no such directory, package, folder in it, short name, or repository on the hub,
+    Raises CheckpointError for a missing directory, package, folder in a package, short name, or repository on the hub,
     for a misspelt short name, and for an invalid name.
     """
     try:

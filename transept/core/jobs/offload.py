@@ -51,7 +51,7 @@ class Offloaded(Future[Outcome]):
         self.long_running = long_running
 
     def take(self) -> tuple[Any, BaseException | None]:
-        """Return the function's result and its error, one of which is None, and drop the references to both."""
+        """Return the function's result or error as (result, None) or (None, error), and drop the references to both."""
         outcome = self.result()
         taken = outcome.result, outcome.error
         outcome.result = outcome.error = None

@@ -212,7 +212,7 @@ class JobRunner:
         return outcome.result()
 
     def _check_may_wait(self) -> None:
-        """Raise an error if the calling thread would wait for itself, or for a thread that a fork left behind."""
+        """Raise an error if the calling thread would wait forever: for its own work, or for a thread lost in a fork."""
         if self.is_forked_copy:
             raise ForkedProcessError(
                 "this engine was made in the process that this one was forked from, and its threads stayed there. "
@@ -227,7 +227,7 @@ class JobRunner:
             raise RuntimeError("an offloaded function waits for its own engine: let the job yield a Submit instead")
 
     def _has_step(self, channel: Channel) -> bool:
-        """Drain the inbox. Returns True if the engine has a step to compute. Waits if there is no work."""
+        """Drain the inbox, and wait if the engine has no work. Returns True if it has a step to compute."""
         self._drain()
         more = self.tasks.start_children()
         if channel.events or not channel.unfinished:

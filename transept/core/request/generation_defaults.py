@@ -29,7 +29,7 @@ def complete(
     vocab_size: int,
     eos_token_ids: Sequence[int] = (),
 ) -> SamplingParams:
-    """Fill the parameters that are None from the checkpoint's settings.
+    """Fill parameters without a value from the checkpoint's settings.
 
     generation_config: a transformers GenerationConfig or a PlainConfig. prompt_token_ids: the decoder prompt.
     max_positions: number of decoder positions for prompt and output together; None: no bound.

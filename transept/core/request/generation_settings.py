@@ -30,7 +30,7 @@ TOKENS = (*CONTROL_TOKENS, "forced_eos_token_id", "suppress_tokens", "begin_supp
 def check_generation_settings(settings: Mapping[str, Any], file: Path) -> None:
     """Raise CheckpointError, naming the key, for an invalid value.
 
-    settings: those of a transformers GenerationConfig. file: their source, for the message.
+    settings: from a transformers GenerationConfig. file: their source, for the message.
     """
     do_sample = settings.get("do_sample")
     if not isinstance(do_sample, bool | None):

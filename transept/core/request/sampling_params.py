@@ -41,7 +41,7 @@ KEY_OF_SAMPLES = ("temperature", "top_k", "top_p", "min_p", *KEY_OF_BEAMS)
 @declares_options("SamplingParams has no")
 @dataclass(frozen=True)
 class SamplingParams:
-    """Decoding parameters of one request. If a field is None, the checkpoint's generation_config.json sets it.
+    """Decoding parameters of one request. The checkpoint's generation_config.json sets fields without a value.
 
     Raises ParameterError for unknown, invalid or contradictory parameters.
     """

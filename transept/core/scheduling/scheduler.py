@@ -86,7 +86,7 @@ class Scheduler:
         insort(self.queue, group, key=_ARRIVAL)
 
     def abort_seq_group(self, request_id: str) -> SequenceGroup | None:
-        """Drop a waiting or running request and free its blocks. Returns it; None if there is no such request."""
+        """Drop a waiting or running request and free its blocks. Returns it, or None for an unknown request."""
         group = self._groups.pop(request_id, None)
         if group is None:
             return None

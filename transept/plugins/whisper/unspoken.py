@@ -1,4 +1,4 @@
-"""Tokens that transcripts should not contain: brackets, notes and symbols for sounds, as in subtitles."""
+"""Tokens that transcripts should not contain: brackets, notes and symbols for noises, as in subtitles."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def _next_piece(
     tokenizer: Any,
     sent: dict[tuple[int, int], tuple[int, int]],
 ) -> Piece | None:
-    """Return the next final piece of a choice; None if there is none, or after its end."""
+    """Return the next final piece of a choice, or None."""
     choice = prompt_index, completion.index
     num_characters, num_tokens = sent.get(choice, (0, 0))
     if num_characters < 0:

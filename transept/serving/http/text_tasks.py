@@ -171,7 +171,7 @@ def _job(generator: AsyncTextGenerator, task: Task, stream: bool, options: dict[
 
 @dataclass(frozen=True)
 class Ended:
-    """The last event of a document's job. result: what the job returned, or the TranseptError that it raised."""
+    """The last event of a document's job. result: the job's return value, or the TranseptError that it raised."""
 
     result: Any
 

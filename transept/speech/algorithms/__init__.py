@@ -1,1 +1,1 @@
-"""From sound to segments: sequential, auto and batched mode, and their common steps."""
+"""From audio to segments: sequential, auto and batched mode, and their common steps."""

@@ -38,7 +38,7 @@ from transept.speech.timing.words import SENTENCE_ENDS, WordTiming, merge_punctu
 from transept.speech.vad.spans import SAMPLE_RATE, silence_between
 from transept.speech.word_breaks import may_break
 
-LONGEST_CHAIN = 4  # windows; longer ones were no more accurate
+LONGEST_CHAIN = 4  # windows; longer chains were not more accurate
 FEWEST_CHAINS = 3  # side by side, if there are as many windows
 LONGEST_WORD = 1.5  # seconds; in 36 minutes of speech it was 1.0, with a sentence left out 1.8
 LONG_PAUSE = 1.0  # seconds between two words that end a segment after any word
@@ -162,7 +162,7 @@ def _decode_whole(
 
 
 def _parts(window: SpokenWindow, timings: list[WordTiming]) -> list[SpokenWindow]:
-    """Return the window, cut before the first span of speech that the words leave out; empty if there is none."""
+    """Return the window, cut before the first span of speech that the words leave out; empty without such a span."""
     begins = [window.timeline.time(word.start, after_pause=True) for word in timings]
     for index, (start, end) in enumerate(window.spans):
         first, last = start / SAMPLE_RATE, end / SAMPLE_RATE

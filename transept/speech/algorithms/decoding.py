@@ -24,10 +24,10 @@ from transept.speech.tokenizer import SpeechTokenizer
 if TYPE_CHECKING:
     from torch import Tensor
 
-LATEST_END = 1.0  # seconds after the sound; models round times up, some to whole seconds
+LATEST_END = 1.0  # seconds after the audio; models round times up, some to whole seconds
 FASTEST_SPEECH = 40  # characters in a second; hurried speakers reach 25
 SHORTEST_TEXT = 15  # characters, which any window may hold
-SHORTEST_RUN = 4  # tokens; "no, no, no" is said
+SHORTEST_RUN = 4  # tokens; people do say "no, no, no"
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class DecodedWindow:
     tokens: including timestamps and the prefix, without the end of text. text: of all tokens, stripped of blanks.
     avg_logprob: mean log probability over the new tokens and the end of text. compression_ratio: of zlib on the text.
     no_speech_prob: probability of silence; 0 if the family has no token for it. token_logprobs: one for each token, if
-    requested; 0 for those of the prefix. context: frames that the encoder read; None: the whole window. is_finished:
+    requested; 0 for the prefix's tokens. context: frames that the encoder read; None: the whole window. is_finished:
     True if decoding reached the end of text.
     """
 
@@ -217,11 +217,11 @@ def compression_ratio(text: str) -> float:
 def is_plausible(
     tokenizer: SpeechTokenizer, spec: SpeechSpec, tokens: Sequence[int], text: str, seconds: float
 ) -> bool:
-    """True if a window's tokens may be the text of `seconds` of sound.
+    """True if a window's tokens may be the text of `seconds` of audio.
 
     tokens: including timestamps. text: of the tokens. False for no text, for a run of SHORTEST_RUN tokens or more that
     is repeated at once, for more text than anyone can say in the time, and for a timestamp more than LATEST_END after
-    the sound.
+    the audio.
     """
     if not text or len(text) > longest_text(seconds):
         return False
@@ -239,7 +239,7 @@ def longest_text(seconds: float) -> float:
 
 
 def repeats_itself(tokens: Sequence[int]) -> bool:
-    """True if a run of SHORTEST_RUN tokens or more is followed by itself."""
+    """True if a run of SHORTEST_RUN tokens or more occurs twice in succession."""
     for size in range(SHORTEST_RUN, len(tokens) // 2 + 1):
         alike = 0  # consecutive tokens that are repeated `size` later
         for one, other in zip(tokens, tokens[size:], strict=False):

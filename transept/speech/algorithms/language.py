@@ -61,8 +61,8 @@ class Language:
 def recording_language(source: Source) -> Generator[Any, Any, Language]:
     """A job: the language that the user named, or the one detected from the recording's first windows.
 
-    Detection stops at the first window above language_detection_threshold. If there is none, the language of most
-    windows is used.
+    Detection stops at the first window above language_detection_threshold. Otherwise, the language of most windows is
+    used.
     """
     model, options = source.model, source.options
     if options.language is not None or not model.detects:
@@ -154,7 +154,7 @@ def language_runs(
 ) -> Generator[Any, Any, list[tuple[str, range]]]:
     """A job: the languages of a window, in order, each with the indices of the spans of speech in it.
 
-    whole: the language of the whole window. spans: its speech, ascending. sound_of: returns the sound of neighbouring
+    whole: the language of the whole window. spans: its speech, ascending. sound_of: returns the audio of neighbouring
     spans, by their indices. before: the language spoken before the window, if known.
     """
     stretches = list(_between_pauses(spans))

@@ -59,7 +59,7 @@ class Passage(Part):
 
 
 class PassageTimeline(Timeline):
-    """Map the times of a passage's segments to the recording, within the passage and not before their first sound.
+    """Map the times of a passage's segments to the recording, within the passage and not before their first speech.
 
     A model's timestamps count the silence before a sentence as part of it, and cross-attention counts the silence
     before a word as part of the word. Models round up the end of the last sentence.
@@ -88,7 +88,7 @@ class PassageTimeline(Timeline):
         return dataclasses.replace(segment, seek=seek, start=start, end=end, words=words)
 
     def _sounding(self, start: float, end: float) -> float:
-        """Move a start in silence to the next speech before `end`; keep it if there is none."""
+        """Move a start in silence to the next speech before `end`; keep it if no speech follows."""
         index = bisect_right(self.ends, start)
         if index == len(self.speech) or self.speech[index][0] >= end:
             return start
@@ -171,7 +171,7 @@ def _decoded(source: Source, passage: Passage, is_first: bool) -> Generator[Any,
 def _loud_and_quiet(waveform: Waveform, options: VadOptions, silence: int) -> list[Span]:
     """Return the spans of speech, including quiet speech that voice activity detection misses after loud speech.
 
-    The detector's state depends on earlier sound. So each pause of at least `silence` samples is searched again on its
+    The detector's state depends on earlier audio. So each pause of at least `silence` samples is searched again on its
     own. Speech found there counts if it is long enough for `missed_speech`.
     """
     spans = speech_spans(waveform, options)
@@ -220,10 +220,10 @@ def _divided(spans: Sequence[Span], clip: Span, silence: int, pad: int) -> list[
 
 
 def _edge(far: int, near: int, silence: int, pad: int, is_shared: bool) -> int:
-    """Return the sample at which a passage's sound begins or ends.
+    """Return the sample at which a passage begins or ends.
 
-    near: the edge of its own speech. far: the edge of the neighbouring passage's speech, with which the passage shares
-    the pause (is_shared), or the edge of the clip.
+    near: the edge of the passage's speech. far: the edge of the neighbouring passage's speech, with which the passage
+    shares the pause (is_shared), or the edge of the clip.
     """
     if abs(far - near) >= silence:
         return near + (pad if far > near else -pad)

@@ -90,7 +90,7 @@ class SecondHearing:
     def complete(
         self, clip: Window, window: Window, segments: Iterable[Segment], next_start: int
     ) -> Generator[Any, Any, list[Segment]]:
-        """A job that returns a window's segments, and those of speech that it leaves out before, within and after them.
+        """A job that returns a window's segments, and new segments for missed speech before, within and after them.
 
         next_start: frame at which the next window begins.
         """
@@ -164,7 +164,7 @@ class SecondHearing:
         return found
 
     def _pause_before(self, time: float, earliest: float) -> float | None:
-        """Return the end of the last pause before a time, in seconds; None if there is none after `earliest`."""
+        """Return the end of the last pause after `earliest` and before a time, in seconds, or None."""
         pauses = [
             span.start / SAMPLE_RATE
             for before, span in pairwise(self.source.speech or ())

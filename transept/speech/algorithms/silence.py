@@ -47,7 +47,7 @@ class Part:
     prefix: str | None
 
     def sound(self) -> Waveform:
-        """Return what is kept, joined: float32 [samples]."""
+        """Return the kept spans, joined: float32 [samples]."""
         return _joined(self.recording, self.kept)
 
 
@@ -78,7 +78,7 @@ class SpokenWindow(Part):
         )
 
     def part(self, stretch: Stretch) -> SpokenWindow:
-        """Return the window of the spans whose middle is in a stretch; the same window if there is no such span."""
+        """Return the window of the spans whose middle is in a stretch, or this window if no span matches."""
         begin, end = stretch
         inside = [
             index for index, span in enumerate(self.spans) if begin <= (span.start + span.end) / 2 / SAMPLE_RATE <= end

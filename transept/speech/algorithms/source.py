@@ -1,4 +1,4 @@
-"""Source: the sound to decode, with all that determines its text. Every step of a transcription takes one."""
+"""Source: the audio to decode, with all that determines its text. Every step of a transcription takes one."""
 
 from __future__ import annotations
 

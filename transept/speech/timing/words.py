@@ -23,7 +23,7 @@ LONGEST_MEDIAN = 0.7  # seconds; a longer median word says nothing about the oth
 PAUSE_MEDIANS = 4  # a pause of this many median words is a long one
 CLEAR_DIFFERENCE = 0.5  # seconds between a segment's time and its word's from which the segment's is believed
 UNSPACED_LANGUAGES = frozenset({"zh", "ja", "th", "lo", "my", "yue"})  # no blanks between words; as in openai-whisper
-REPLACEMENT = "\ufffd"  # what a tokenizer writes for bytes that are not a character
+REPLACEMENT = "\ufffd"  # in a tokenizer's text, stands for invalid bytes
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def token_times(
     if not num_text_tokens or not num_positions:
         return np.empty(0)
     cost = alignment_cost(weights[:, :, :num_positions])
-    # A token's row attends to the sound of the next token: the row before the text finds the text's first token.
+    # A token's row attends to the audio of the next token: the row before the text finds the text's first token.
     rows, positions = warping_path(cost[-num_text_tokens - 2 : -1])
     times: np.ndarray = positions[np.diff(rows, prepend=-1) > 0] * frames_per_position / frames_per_second
     return times
@@ -109,8 +109,8 @@ def place_words(
 
     timings: of the segments' joined text, from `word_timings`. num_text_tokens: of each segment. time_offset: start of
     the window, in seconds of the recording. last_speech_timestamp: end of the last word before this window, in seconds
-    of the recording; 0 if there is none. prepend_punctuations, append_punctuations: marks that become part of the word
-    after or before them.
+    of the recording, or 0. prepend_punctuations, append_punctuations: marks that become part of the word after or
+    before them.
 
     Known errors of attention are corrected: a word much longer than the median is shortened at the end of a sentence,
     after a pause, and where it exceeds the segment's own timestamps.

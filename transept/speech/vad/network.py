@@ -26,7 +26,7 @@ BLOCK_FRAMES = 512  # at a time; 16 s
 def speech_probabilities(waveform: Waveform) -> npt.NDArray[np.float32]:
     """Return the probability of speech in each frame of 32 ms: [-(-num_samples // FRAME)] float32.
 
-    waveform: float32 [samples] at 16 kHz. The result equals that of the package's own model, frame by frame.
+    waveform: float32 [samples] at 16 kHz. The result equals the package's own model, frame by frame.
     """
     import torch
 

@@ -72,7 +72,7 @@ def padded(spans: Sequence[Span], pad: int, num_samples: int) -> list[Span]:
 def pack(spans: Sequence[Span], kept: Sequence[Span], max_samples: int) -> list[tuple[int, int]]:
     """Pack all spans into the fewest windows of max_samples; of those, choose the longest pauses between windows.
 
-    spans: ascending. kept: each span's part of a window, at most max_samples; the sound between the parts is cut out.
+    spans: ascending. kept: each span's part of a window, at most max_samples; the audio between the parts is cut out.
     Returns the first and the last + 1 span of each window, in order.
     """
     # best[n]: number of windows for the first n spans, and minus the pauses between them; begins[n]: first span of the
