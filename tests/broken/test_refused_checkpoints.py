@@ -73,8 +73,8 @@ NAMES: Table = {
     "a link to nothing": (linked_to_nothing, "latest"),
     "a package that is not installed": (lambda path: "package:no_such_package/model", "no_such_package"),
     "a package without that folder": (lambda path: "package:transept/weights", "weights"),
-    "a package and a way out of it": (lambda path: "package:transept/../../etc", "no reference"),
-    "a package without a name": (lambda path: "package:", "no reference"),
+    "a package and a way out of it": (lambda path: "package:transept/../../etc", "not a reference"),
+    "a package without a name": (lambda path: "package:", "not a reference"),
     "an empty folder": (lambda path: path, "nothing"),
 }
 

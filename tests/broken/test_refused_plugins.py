@@ -360,7 +360,7 @@ def test_a_default_prompt_of_the_checkpoints_values_names_those(install, checkpo
 
 def test_what_reads_no_value_has_no_list_of_values(install, checkpoint):
     install(HEAD + method("__init__", "self, config, context", "1 / 0") + TAIL)
-    with pytest.raises(CheckpointError, match=r"describes no Broken of plugin .*: .*division by zero$"):
+    with pytest.raises(CheckpointError, match=r"does not describe a Broken of plugin .*: .*division by zero$"):
         Engine(checkpoint, **SMALL)
 
 
@@ -381,7 +381,7 @@ NAMES_THE_PLUGIN = {
     ),
     "a decoder with other arguments": (
         method("decode", "self", "pass"),
-        rf"Broken\.decode of {ROW} raised TypeError: .* given \(the fault",
+        rf"Broken\.decode of {ROW} raised TypeError: .* given \(the plugin",
     ),
     "a layer of ours that is called wrongly": (
         "from transept.errors import PluginError\n"
@@ -401,7 +401,7 @@ NAMES_THE_PLUGIN = {
     "a weight map's config": (weight_map("config=lambda checkpoint: 1 / 0"), f"the weight map of {ROW} cannot make a"),
     "a head's size": (
         method("shape", "cls, config", f"return dataclasses.replace({SHAPE}, head_dim=0)"),
-        f"describes no Broken of {ROW}: head_dim must be",
+        f"does not describe a Broken of {ROW}: head_dim must be",
     ),
     "a head's size that is not the layers'": (
         method("shape", "cls, config", "return dataclasses.replace(super().shape(config), head_dim=3)"),

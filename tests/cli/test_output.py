@@ -48,7 +48,7 @@ def test_a_name_of_two_lines_is_shown_on_one(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 1
-    (line,) = (line for line in done.stderr.splitlines() if "there is no such file" in line)
+    (line,) = (line for line in done.stderr.splitlines() if "no such file" in line)
     assert r"nope\u001b[2J\n.wav" in line
 
 

@@ -78,4 +78,4 @@ def test_without_pip_and_uv_the_error_says_what_to_do(without_pip: FreshEnvironm
     assert done.returncode == 1
     assert "PluginError: cannot install transept-good" in done.stderr
     assert "-m ensurepip" in done.stderr
-    assert "no uv on PATH" in done.stderr
+    assert "uv is not on PATH" in done.stderr

@@ -72,7 +72,9 @@ def test_a_transcript_and_its_file_do_not_steer_the_terminal(
         assert result["file"] == clip
         assert "\x1b[31m" in result["text"]
     elif form[:1] == ["-f"]:
-        assert "\x1b[31m" in (tmp_path / "out" / f"talk{ATTACK}.srt").read_text(encoding="utf-8")
+        written = (tmp_path / "out" / f"talk{ATTACK}.srt").read_text(encoding="utf-8")
+        assert "He [31m" in written
+        assert "\x1b" not in written
     else:
         assert f"talk{ESCAPED}.flac:" in done.stdout
         assert r"He\u001b[31m" in done.stdout

@@ -1,8 +1,8 @@
 """escape: keep control characters of untrusted text from the terminal.
 
 File names, transcripts and generated texts may contain any character. The command line escapes all that it prints, even
-to a file, which a terminal may show later. In JSON, the escapes stand for the same text. Files written with ``-o``
-contain the exact text.
+to a file, which a terminal may show later. In JSON, the escapes stand for the same text. Of files written with ``-o``,
+JSON contains the exact text; the other formats have blanks for control characters.
 """
 
 from __future__ import annotations

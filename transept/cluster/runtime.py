@@ -107,7 +107,7 @@ def _check_reachable(address: str) -> None:
     except (OSError, OverflowError) as error:
         raise ClusterError(f'cannot reach a Ray cluster at "{address}": {error}') from error
     if not speaks:
-        raise ClusterError(f'cannot reach a Ray cluster at "{address}": another program listens there')
+        raise ClusterError(f'cannot reach a Ray cluster at "{address}": the program that listens there is not Ray')
 
 
 def _speaks_http2(connected: socket.socket) -> bool:
