@@ -204,4 +204,4 @@ def test_help_says_what_a_document_is_and_when_beams_print(capsys: pytest.Captur
             main([command, "--help"])
         text = " ".join(capsys.readouterr().out.split())
         assert "Each file is one document" in text
-        assert "needs --beam-size 1, because a beam search cannot" in text
+        assert "needs --beam-size 1: a beam search prints all at once" in text

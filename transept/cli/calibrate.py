@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MARGINS = (2.0, 5.0, 10.0)  # seconds
 MOST_LOST = 0.005  # word error rate
 FEW_WORDS = 200  # with fewer words, MOST_LOST is less than one word
-FORM = '[{"audio": "one.flac", "text": "the spoken words"}, ...]'  # of the transcripts
+FORM = '[{"audio": "one.flac", "text": "the spoken words"}, ...]'  # format of the transcripts' file
 TRANSCRIPTS = "transcripts.json"  # file of transcripts in a folder of recordings
 
 
@@ -57,7 +57,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "calibrate",
         help=COMMANDS["calibrate"],
         usage="transept calibrate [option ...] MODEL RECORDING ...",
-        description="Find how little of short audio a model's encoder may read without losing words, for transept "
+        description="Find the shortest encoder input for short audio that loses no words, for transept "
         "transcribe --encoder-context auto. Recordings are transcribed with whole windows, and with margins of silence "
         "after the audio. The smallest margin whose word error rate is within half a point is saved.",
         epilog="Exit code: 0 measured, even if every margin loses words, 1 failed, 2 bad usage.",
@@ -85,8 +85,8 @@ def calibrate(arguments: argparse.Namespace) -> int:
         return _show(arguments)
     if not arguments.recordings:
         arguments.parser.error(
-            "name fifty recordings or more, of a few seconds each, like those that the model will hear; or a folder "
-            f"of them with {TRANSCRIPTS}: {FORM}"
+            "name fifty recordings or more, of a few seconds each, like those that the model will transcribe, "
+            f"or a folder of them with {TRANSCRIPTS}: {FORM}"
         )
     samples = _samples(arguments.recordings)
     with contextlib.redirect_stdout(sys.stderr):  # keeps plugins' and libraries' prints out of the output

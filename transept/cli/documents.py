@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from transept.text.job import Task
 
 STDIN = "-"
-MAX_FILE_BYTES = 1 << 30  # 1 GiB; Limits bounds a document long before that
+MAX_FILE_BYTES = 1 << 30  # 1 GiB, far above the engine's limits on a document
 DEFAULT_MODELS = {"summarize": SUMMARIZE_MODEL, "translate": TRANSLATE_MODEL, "generate": None}
 MOST_USED = (
     *("--model", "--json", "--stream", "--truncate", "--chunk", "--beam-size", "--max-new-tokens", "--device"),
@@ -81,7 +81,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], na
     form.add_argument(
         "--stream",
         action="store_true",
-        help="print text piece by piece during generation; needs --beam-size 1, because a beam search cannot",
+        help="print text piece by piece during generation; needs --beam-size 1: a beam search prints all at once",
     )
     long_documents = parser.add_argument_group(LONG_DOCUMENTS)
     length = long_documents.add_mutually_exclusive_group()

@@ -29,7 +29,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, most_used: Sequence[str] | None = None, **options: Any) -> None:
         super().__init__(*args, **{"formatter_class": HelpFormatter, **options})
         self._most_used = most_used
-        self.given: dict[str, str] = {}  # option -> the one of its names that the user wrote
+        self.given: dict[str, str] = {}  # option -> the name that the user wrote
         if most_used is not None:
             about = "show all options, by group"
             self.add_argument("--help-all", action=PrintAndExit, text=self.format_whole_help, help=about)
@@ -188,7 +188,7 @@ def _is_option(arg: str) -> bool:
 
 
 def _flag(parser: Parser, name: str) -> str | None:
-    """Return the flag of a Python option, the given one if it has aliases; None if it has none.
+    """Return the flag of a Python option, or None. With aliases, return the one that the user wrote.
 
     ``vad_options.threshold`` is ``--vad-threshold``, or ``--vad-options threshold`` if that flag is given.
     """

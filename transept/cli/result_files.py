@@ -42,7 +42,7 @@ def add_name_options(group: argparse._ActionsContainer, what: str) -> None:
 def check_file_options(arguments: argparse.Namespace, flags: str) -> None:
     """Exit with a usage error for --output-name or --skip-existing without files, or a closed standard input.
 
-    flags: those that ask for files.
+    flags: the flags that write files.
     """
     for name in ("skip_existing", "output_name"):
         if getattr(arguments, name) not in (None, False) and arguments.output_format is None:

@@ -44,7 +44,7 @@ class SegmentPrinter:
             self._print(segment)
 
     def next_file(self) -> None:
-        """Go on to the next file, and print its segments so far."""
+        """Continue with the next file, and print its segments so far."""
         self.turn += 1
         self.has_begun = False
         for segment in self.held.pop(self.turn, []):

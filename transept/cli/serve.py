@@ -52,7 +52,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         nargs="*",
         default=None,
         metavar=MODELS.option.metavar,
-        help=f"{MODEL}; NAME=MODEL is what clients call it",
+        help=f"{MODEL}; with NAME=MODEL, clients call it NAME",
     )
     for setting in (CONFIG, *SETTINGS):
         add_flag(parser, setting, default=None)
@@ -71,7 +71,7 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
         help="serve with Ray Serve on this cluster, or, without ADDRESS, on this machine; write MODEL before --ray",
     )
     cluster.add_argument("--replicas", type=int, metavar="N", help="processes with each model (default: 1)")
-    cluster.add_argument("--autoscale", metavar="MIN:MAX", help="bounds of their number, which follows the load")
+    cluster.add_argument("--autoscale", metavar="MIN:MAX", help="bounds of their number, which adapts to the load")
     cluster.add_argument("--gpus", type=float, metavar="N", dest="num_gpus", help="GPUs for each (default: none)")
 
 

@@ -27,7 +27,7 @@ FORMATS = (*ALL, "lrc", "csv", "ass")
 SUBTITLES = ("srt", "vtt", "lrc", "ass")
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz; the bounds of `load_audio`
 LAYOUT = tuple(declared(SubtitleLayout))
-LEAST_INCREMENT = 0.01  # of the temperature: 101 attempts at a window
+LEAST_INCREMENT = 0.01  # step of the temperature; allows at most 101 attempts at a window
 
 
 @declares_options("the command has no option")
@@ -81,7 +81,7 @@ VAD_PARTS = [
 ]
 
 
-Group: TypeAlias = tuple[str, str | None, list[DeclaredOption]]  # of flags: heading, text below it, options
+Group: TypeAlias = tuple[str, str | None, list[DeclaredOption]]  # heading of flags, text below it, options
 
 
 def speech_groups(without: Container[str] = ()) -> list[Group]:

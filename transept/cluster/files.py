@@ -12,7 +12,7 @@ import pyarrow.fs
 from transept.errors import MediaError, PromptError
 
 URI_CHARACTERS = "/?#@!$&'()*+,;=:%"  # besides letters, digits and -._~
-MAX_TEXT_BYTES = 1 << 30  # 1 GiB; a document is bounded by Limits, long before that
+MAX_TEXT_BYTES = 1 << 30  # 1 GiB, far above the engine's limits on a document
 
 
 def is_uri(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Find the inputs of a batch: files in folders, of patterns, manifests and URIs, and documents in manifests.
+"""Find the inputs of a batch: files from folders, patterns, manifests and URIs, and documents from manifests.
 
 Called by `transept batch`. Uses pyarrow's filesystems for local paths and object stores. Reads the rows of manifests,
 but not the content of other files.
@@ -173,7 +173,7 @@ def _files(filesystem: Any, folder: str, argument: str) -> tuple[list[str], list
 
 
 def _add_path(info: Any, folder: str, lists: dict[Any, list[str]], missing: list[Missing]) -> None:
-    """Append an entry of a folder to the list of its type, if there is one."""
+    """Append a folder's entry to the list of its type; ignore other types."""
     try:
         path = info.path
     except UnicodeDecodeError:  # pyarrow cannot decode it

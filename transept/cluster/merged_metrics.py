@@ -11,7 +11,7 @@ MODEL_LABEL = re.compile(r'[{,]model="')
 def merged_metrics(texts: Mapping[str, str]) -> str:
     """Merge texts in Prometheus's format: each family once, each sample with its model.
 
-    texts: by the model whose replica wrote them. Samples without a model belong to the replica's process.
+    texts: model -> the text from its replica. Samples without a model belong to the replica's process.
     """
     families: dict[str, tuple[list[str], list[str]]] = {}
     for model, text in texts.items():

@@ -1,7 +1,7 @@
 """RankActor: a rank of an engine in the process of a Ray actor. Created by `RankActors`.
 
-It connects to the engine's process and works for it. The process ends when the engine says so or disconnects, and, like
-every Ray worker, with the node's raylet.
+It connects to the engine's process and computes for it. The process ends when the engine closes or disconnects, and,
+like every Ray worker, with the node's raylet.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class RankActor:
     ) -> None:
         """Connect to the engine's process at an address, send the token, and work for the engine.
 
-        group: the ranks' placement group if it must be removed with the engine. Ray removes it with the engine's
-        process if that is a driver, but not if it is an actor; so the ranks do, when they notice its end.
+        group: the ranks' placement group if it must be removed with the engine. Ray removes it with a driver but not
+        with an actor, so the ranks remove it when they notice that the engine's process has ended.
         """
         ray: Any = require_ray()
 
@@ -51,7 +51,7 @@ class RankActor:
             connection.send(parcel)
 
         def leave() -> None:
-            with contextlib.suppress(Exception):  # another rank was faster
+            with contextlib.suppress(Exception):  # another rank has removed it
                 if group is not None:
                     ray.util.remove_placement_group(group)
 

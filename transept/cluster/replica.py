@@ -20,7 +20,7 @@ from transept.errors import CheckpointError, EngineClosedError, TranseptError
 TASKS: dict[str, Any] = {"transcribe": Transcribe, "summarize": Summarize, "translate": Translate, "read": Read}
 OF_FILES = ("transcribe", "read")  # tasks whose rows are files, not documents
 logger = logging.getLogger(__name__)
-FAILURE = "failure"  # column of a replica that could not load its model: the class and the message of the error
+FAILURE = "failure"  # the column with the error's class and message if the replica could not load its model
 
 
 class Replica:

@@ -54,7 +54,7 @@ SPEECH_PATHS, TRANSLATIONS_PATH, IMAGE_PATH, MODELS_PATH = (
 class ModelDeployment(ModelServer):
     """A replica of one model behind the router."""
 
-    async def __init__(self, settings: ServerSettings) -> None:  # type: ignore[misc]  # as Serve takes it
+    async def __init__(self, settings: ServerSettings) -> None:  # type: ignore[misc]  # Serve allows it
         super().__init__(settings)
         self._lifespan = self.application.router.lifespan_context(self.application)
         await self._lifespan.__aenter__()
@@ -101,11 +101,11 @@ class Router:
         log_to_stderr()
         self.settings = settings
         self.handles = dict(models)
-        self.names = ServedModels(self.settings)  # never loaded: only for names
+        self.names = ServedModels(self.settings)  # used for names only; loads no model
         # The routes name endpoints in the log and the metrics.
         self.state = SimpleNamespace(metrics=Metrics(self.names), routes=build_app(settings).state.routes)
         self._access = Access(self._answer, models=self.names)
-        self._described: dict[str, dict[str, Any]] = {}  # models looked up for requests that name none
+        self._described: dict[str, dict[str, Any]] = {}  # model -> description, for requests that name none
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """Called by Serve."""

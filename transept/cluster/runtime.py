@@ -20,14 +20,14 @@ LOCAL = "local"  # in place of a cluster's address: start Ray on this machine, a
 CONNECT_SECONDS = 10.0
 HTTP2_SETTINGS = 4  # type of a frame
 HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, HTTP2_SETTINGS, 0, 0, 0, 0, 0])
-LONGEST_FOLDER = 30  # characters; Ray needs some 75 of the 107 of a socket's path
-OBJECT_STORE_BYTES = 256 << 20  # of a local cluster, whose objects are paths and texts, not audio
+LONGEST_FOLDER = 30  # characters; a socket's path has at most 107, and Ray adds about 75
+OBJECT_STORE_BYTES = 256 << 20  # for a local cluster; its objects are small: paths and texts, no audio
 EXTRA = {"ray": "ray", "pyarrow": "pyarrow"}  # module: its package
 SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_worker_niceness": "0",  # of a local cluster: Ray's default of 15 makes replicas wait on a busy machine
+    "RAY_worker_niceness": "0",  # for a local cluster: Ray's default of 15 makes replicas wait on a busy machine
 }
 
 

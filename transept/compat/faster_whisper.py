@@ -268,7 +268,7 @@ def _segments(stream: SegmentStream) -> Iterator[Segment]:
 
 
 def _vad_options(given: Any) -> Any:
-    """Convert faster-whisper's own VadOptions to a dict without its default values; ours replace them."""
+    """Convert faster-whisper's VadOptions to a dict without its default values; Transept's defaults replace them."""
     if isinstance(given, Mapping | VadOptions):
         return given
     if dataclasses.is_dataclass(given) and not isinstance(given, type):

@@ -64,11 +64,12 @@ def plugin_named(spec: ModelSpec) -> Iterator[None]:
 def _place(spec: ModelSpec, error: Exception) -> str:
     """Return the place in the plugin's code that raised an error; empty if that code had not begun.
 
-    It is the last call in the package of the spec's model, else the first call, of a function declared elsewhere.
+    It is the last call within the package of the spec's model. For a function from another package, it is the first
+    call.
     """
     module = spec.model_class.partition(":")[0]
     package = module.rpartition(".")[0] if module.startswith("transept.") else module.partition(".")[0]
-    below = list(traceback.walk_tb(error.__traceback__))[1:]  # the first one caught it
+    below = list(traceback.walk_tb(error.__traceback__))[1:]  # without the frame that caught it
     own = [call for call in below if f"{call[0].f_globals.get('__name__')}.".startswith(f"{package}.")]
     if not below:
         return ""

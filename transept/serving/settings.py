@@ -26,7 +26,7 @@ ORIGIN = re.compile(r"\*|https?://[^/\s]+")
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A model to serve. name: what clients call it. source: as Engine takes it."""
+    """A model to serve. name: its name for clients. source: as Engine takes it."""
 
     name: str
     source: str

@@ -29,7 +29,7 @@ from transept.text.options import TranslationOptions
 
 Task = Literal["summarize", "translate", "generate"]
 TASKS = ("summarize", "translate", "generate")
-CONFIG_NAMES = {"summarize": "summarization", "translate": "translation"}  # in task_specific_params
+CONFIG_NAMES = {"summarize": "summarization", "translate": "translation"}  # task -> its name in task_specific_params
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class TextJob:
     """How every document of one call is encoded and decoded.
 
     encoder_inputs: further inputs in every document's prompt.
-    decoder_prompt: token ids; None: the family's default. generation_config: defaults of sampling_params for this task,
-    in transformers' class; None: the checkpoint's.
+    decoder_prompt: token ids; None: the family's default. generation_config: a transformers GenerationConfig with this
+    task's defaults of sampling_params; None: the checkpoint's.
     """
 
     encoder: DocumentEncoder
@@ -143,7 +143,7 @@ def _task_settings(engine: Engine, task: TextTask) -> dict[str, Any]:
     file = Path(engine.config.model) / "config.json"
     if not isinstance(of_task, Mapping) or not isinstance(of_task.get("prefix", ""), str):
         raise CheckpointError(
-            f'"{file}": task_specific_params must be {{task: settings}}, prefix a text among them, not {named!r}'
+            f'"{file}": task_specific_params must be {{task: settings}} with a string as prefix, if any, not {named!r}'
         )
     check_generation_settings(of_task, file)
     return {**of_task, **task.settings}

@@ -42,8 +42,8 @@ def test_xformers_says_what_it_would_need() -> None:
     for reason in (
         "it runs on GPUs",
         "it computes in float16 and bfloat16",
-        "heads have 80 dimensions, possible are 16, 32, 64, 128, 256",
-        "block_size is 16, it takes multiples of 64",
+        "heads have 80 dimensions, but it supports 16, 32, 64, 128, 256",
+        "block_size is 16, but it supports multiples of 64",
     ):
         assert reason in str(refusal.value)
 
@@ -51,7 +51,7 @@ def test_xformers_says_what_it_would_need() -> None:
 def test_a_gpu_gets_torch_where_triton_cannot_serve_and_is_told_why(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="transept"):
         assert select_backend("auto", GPU, torch.bfloat16, 512, 16, torch.bfloat16).name == "torch"
-    assert "triton: heads have 512 dimensions, at most 256 are possible" in caplog.text
+    assert "triton: heads have 512 dimensions, but it supports at most 256" in caplog.text
 
 
 def test_triton_without_a_gpu_wants_its_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,7 +122,7 @@ def test_tables_that_do_not_hold_their_keys_are_refused(
     ("table", "rows", "distances", "message"),
     [
         ([0, 4], (0, 1), None, "80 slots"),
-        ([0, 1], (3, 5), None, "attention of 5 rows"),
+        ([0, 1], (3, 5), None, "needs 5 rows"),
         ([0, 1], (0, 1), 31, "31 keys back"),
         ([0, 1], (0, 1), -1, "bias is for 1 heads"),
     ],

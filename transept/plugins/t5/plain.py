@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 
 from transept.authoring import PlainFiles, PlainTokenizerFiles
 
-# feed_forward_proj -> (dense_act_fn, is_gated_act); transformers has a rule for any other
+# feed_forward_proj -> (dense_act_fn, is_gated_act); transformers parses others
 _FEED_FORWARD = {"relu": ("relu", False), "gated-gelu": ("gelu_new", True)}
 _UNKNOWN = 2  # the id of <unk> in every T5 vocabulary
 

@@ -47,7 +47,7 @@ class TimestampRules:
         forbidden = [self._forbidden(self._transcribed(data)) for data in rows]
         if logits.is_cpu:
             forbid_by_row(logits, forbidden)
-        else:  # asynchronous; reads the bounds later
+        else:  # an asynchronous copy: no code here waits for it
             bounds = torch.tensor(forbidden, pin_memory=logits.is_cuda)
             forbid_at_once(logits, bounds.to(logits.device, non_blocking=True))
         # A timestamp is required if all timestamps together are more probable than the most probable text token.

@@ -145,12 +145,12 @@ def fill_subtitles(
     width = layout.max_line_width or UNBOUNDED
     subtitle: list[Word] = []
     speaker: str | None = None
-    length = 0  # characters of the present line
+    length = 0  # characters of the current line
     lines = 1
     last_start = next((word.start for segment in segments for word in segment.words or ()), 0.0)
     for segment, word, begins_group in _grouped(segments, layout.max_words_per_line or UNBOUNDED):
         pause = layout.fills_up and word.start - last_start > CUE_PAUSE
-        # A group begins with each segment, so nothing but that can begin with another speaker.
+        # Each segment begins a new group, so the speaker only changes between groups.
         next_group = begins_group and bool(subtitle) and not (layout.fills_up and segment.speaker == speaker)
         text = word.word
         if length and length + len(text) <= width and not pause and not next_group:

@@ -17,7 +17,7 @@ from transept.speech.segments import Segment
 from transept.speech.word_breaks import parts_of_words
 
 Owner = TypeVar("Owner")
-Decode: TypeAlias = Callable[[Sequence[int]], str]  # the text of tokens, timestamps left out
+Decode: TypeAlias = Callable[[Sequence[int]], str]  # tokens -> their text, without timestamps
 
 
 class Turns:
@@ -33,7 +33,7 @@ class Turns:
         """Return who speaks longest between two times, or has the nearest turn; None without turns."""
         if not self.speakers:
             return None
-        overlaps = np.minimum(self.ends, end) - np.maximum(self.starts, start)  # [turns]; seconds apart where negative
+        overlaps = np.minimum(self.ends, end) - np.maximum(self.starts, start)  # [turns], seconds; negative: distances
         if overlaps.max() <= 0.0:
             return self.speakers[self.owners[overlaps.argmax()]]
         seconds = np.bincount(self.owners, weights=overlaps.clip(0.0), minlength=len(self.speakers))

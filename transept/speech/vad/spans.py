@@ -20,7 +20,7 @@ SAMPLE_RATE = 16_000  # Hz
 SMOOTHING = 5  # frames; 160 ms, about the shortest pause between words
 
 LONGEST_PAUSE = 16_000  # samples; for packing, a pause of a second is as good as a longer one
-BATCHED_MIN_SILENCE_MS = 64  # two frames: many places where windows may end
+BATCHED_MIN_SILENCE_MS = 64  # two frames; leaves many places where windows may end
 FILTER_MIN_SILENCE_MS = 2000
 
 
@@ -38,9 +38,8 @@ def speech_spans(waveform: Waveform, options: VadOptions | None = None) -> list[
     """
     options = options or VadOptions()
     probabilities = speech_probabilities(waveform)
-    from silero_vad import (
-        get_speech_timestamps_from_probs,
-    )  # after the network, whose loading undoes a side effect of this import
+    # Imported after the network has loaded, because loading undoes a side effect of this import.
+    from silero_vad import get_speech_timestamps_from_probs
 
     min_silence = options.min_silence_duration_ms
     found = get_speech_timestamps_from_probs(
@@ -58,7 +57,7 @@ def speech_spans(waveform: Waveform, options: VadOptions | None = None) -> list[
 
 
 def padded(spans: Sequence[Span], pad: int, num_samples: int) -> list[Span]:
-    """Extend each span by `pad` samples of the silence on both sides; of a short pause, each side takes half.
+    """Extend each span by `pad` samples of silence on both sides, or by half of a pause that is too short.
 
     spans: ascending, in a recording of num_samples.
     """

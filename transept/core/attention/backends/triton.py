@@ -29,7 +29,7 @@ from transept.core.kernels.dispatch import (
 )
 from transept.core.kernels.transfer import upload
 
-MOST_QUERIES_IN_PIECES = 4  # of a sequence; each query reads the keys again, so with more, tiles are faster
+MOST_QUERIES_IN_PIECES = 4  # in a sequence; each query rereads the keys, so tiles are faster for more
 LARGEST_HEAD = 256
 TRITON_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
@@ -123,7 +123,7 @@ class TritonBackend(AttentionBackend):
         if dtype not in TRITON_DTYPES:
             reasons.append(f"it computes in {', '.join(str(each).removeprefix('torch.') for each in TRITON_DTYPES)}")
         if head_dim > LARGEST_HEAD:
-            reasons.append(f"heads have {head_dim} dimensions, at most {LARGEST_HEAD} are possible")
+            reasons.append(f"heads have {head_dim} dimensions, but it supports at most {LARGEST_HEAD}")
         return reasons
 
     def plan(self, metadata: AttentionMetadata) -> None:
@@ -161,7 +161,7 @@ class TritonBackend(AttentionBackend):
             assert call.kv_cache is not None
             self.write(*call.new_keys_and_values, call.kv_cache, call.slots)
         elif call.bias is not None:
-            raise NotImplementedError("a bias on cross-attention: no known family has one")
+            raise NotImplementedError("cross-attention was given a bias, which it does not support: pass None")
         work = plan.decoder if causal else plan.cross
         paged = (query, *call.cache, work, call.metadata.block_size, scale, table)
         GPU_ATTENTION.only(*paged, causal=causal, softcap=call.softcap, window=call.window, out=out)

@@ -28,7 +28,7 @@ from transept.core.attention.metadata import AttentionMetadata, AttentionType, D
 PAGE = 64  # slots that triton_splitk reads at a time; a block must be a multiple
 HEAD_DIMS = (16, 32, 64, 128, 256)  # of triton_splitk
 XFORMERS_DTYPES = (torch.float16, torch.bfloat16)
-NO_BLOCK_POINTERS = (3, 9)  # triton_splitk does not compile from this version of Triton on
+NO_BLOCK_POINTERS = (3, 9)  # first version of Triton that cannot compile triton_splitk
 
 
 @dataclass
@@ -122,12 +122,12 @@ class XformersBackend(TritonBackend):
         """See AttentionBackend.reasons_against."""
         reasons = _reasons_against_flash(device, dtype)
         if head_dim not in HEAD_DIMS:
-            reasons.append(f"heads have {head_dim} dimensions, possible are {', '.join(map(str, HEAD_DIMS))}")
+            reasons.append(f"heads have {head_dim} dimensions, but it supports {', '.join(map(str, HEAD_DIMS))}")
         if block_size % PAGE:
-            reasons.append(f"block_size is {block_size}, it takes multiples of {PAGE}")
+            reasons.append(f"block_size is {block_size}, but it supports multiples of {PAGE}")
         if find_spec("triton") is not None and _triton_version() >= NO_BLOCK_POINTERS:
             wanted, found = (".".join(map(str, each)) for each in (NO_BLOCK_POINTERS, _triton_version()))
-            reasons.append(f"its triton_splitk needs Triton before {wanted}; installed is {found}")
+            reasons.append(f"its triton_splitk needs Triton before {wanted}, and {found} is installed")
         return reasons
 
     def plan(self, metadata: AttentionMetadata) -> None:
@@ -183,7 +183,7 @@ def _reasons_against_flash(device: torch.device, dtype: torch.dtype) -> list[str
     except Exception as error:  # of a build for another PyTorch
         return [*reasons, f"xFormers cannot be imported: {error}"]
     if flash.FLASH_VERSION == "0.0.0":
-        reasons.append("neither its flash attention nor PyTorch's is there")
+        reasons.append("neither its flash attention nor PyTorch's is available")
     return reasons
 
 
@@ -220,4 +220,5 @@ def _split_keys(query: Tensor, kv_cache: Tensor, mask: Any, scale: float) -> Ten
         query = query.unflatten(1, (kv_heads, group))
         key, value = (each.unsqueeze(2).expand(-1, -1, group, -1) for each in (key, value))
     out: Tensor = splitk.FwOp.apply(_inputs(query, key, value, mask, scale), False)[0]
-    return out.reshape(len(query), kv_heads * group, -1)  # of [1, tokens, ...] or, not split, [sequences, 1, ...]
+    # From [1, tokens, ...], or from [sequences, 1, ...] without a split.
+    return out.reshape(len(query), kv_heads * group, -1)

@@ -21,7 +21,8 @@ def write_rows(
 ):
     """Copy rows of `size` numbers into slots of the cache; the grid is (pieces of ROWS tokens, pieces of COLUMNS).
 
-    slots: int64 [tokens]. keys, values: of the cache, [slots, size]. LARGEST: beyond which numbers are cut, or 0.
+    slots: int64 [tokens]. keys, values: of the cache, [slots, size]. LARGEST: numbers are clamped to ± this; 0: not
+    clamped.
     """
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)

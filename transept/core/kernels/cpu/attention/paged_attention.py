@@ -1,10 +1,10 @@
 """Attention of few queries over a paged cache, whose keys and values are read once, in the order of memory.
 
-Called by the `torch` backend for steps that decode. PyTorch's attention computes one head after the other, whose keys
-are a token's width apart; this kernel reads all heads of a token together. Keys are cut into pieces of a fixed length,
-each with its own softmax, which are joined afterwards. So cores also share the work of one sequence, and a result does
-not depend on the other sequences of the step. A key whose bias is minus infinity has no weight; a query without any
-other key gets zeros. docs/notes/attention.md has the figures.
+Called by the `torch` backend for steps that decode. PyTorch's attention computes one head after the other, and skips
+over the other heads of each token; this kernel reads all heads of a token together. Keys are cut into pieces of a fixed
+length, each with its own softmax, which are joined afterwards. So cores also share the work of one sequence, and a
+result does not depend on the other sequences of the step. A key whose bias is minus infinity has no weight; a query
+without any other key gets zeros. docs/notes/attention.md has the figures.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from torch import Tensor
 from transept.core.kernels.cpu.attention.kv_cache import KVCacheStruct
 from transept.core.kernels.cpu.library import Float, Int, KernelFunction, Pointer
 
-MOST_QUERIES = 5  # of a sequence; with more, products of matrices are faster
+MOST_QUERIES = 5  # in a sequence; for more queries, matrix products are faster
 PIECE_KEYS = 128
-HIDDEN = -1e38  # the bias of a key that is hidden, and its score, since it is rounded to 1e31
+HIDDEN = -1e38  # the bias of a masked key; also its score, because floats near it are 1e31 apart
 
-_PIECE_FIELDS, _ROW_FIELDS = 6, 3  # numbers of a Piece and of a RowPieces in attention/paged_attention.h
+_PIECE_FIELDS, _ROW_FIELDS = 6, 3  # number of fields of Piece and RowPieces in attention/paged_attention.h
 
 _attend = KernelFunction("transept_attend_paged", Pointer, Int, Pointer, Pointer, Float, Pointer, Pointer)
 
@@ -93,11 +93,11 @@ class PagedWork:
         """Raise IndexError if the work reaches beyond the query's rows, the cache or the bias's distances."""
         if self.num_rows > num_rows or self.num_slots > num_slots:
             raise IndexError(
-                f"attention of {self.num_rows} rows over {self.num_slots} slots is asked for, with {num_rows} rows and "
+                f"the work needs {self.num_rows} rows and {self.num_slots} slots, but there are {num_rows} rows and "
                 f"{num_slots} slots"
             )
         if bias.table is not None and self.most_keys > bias.table.shape[1]:
-            raise IndexError(f"the bias reaches {bias.table.shape[1]} keys back, and a sequence has {self.most_keys}")
+            raise IndexError(f"the bias reaches {bias.table.shape[1]} keys back, but a sequence has {self.most_keys}")
 
 
 class BiasStruct(ctypes.Structure):
@@ -107,7 +107,7 @@ class BiasStruct(ctypes.Structure):
 
 
 class DistanceBias:
-    """A bias that is added to scores, by the distance of query and key; without a table none.
+    """A bias that is added to scores, by the distance of query and key. table=None: no bias.
 
     table: float32 [heads, distances], the last column for a sequence's last key. Minus infinity becomes HIDDEN, so that
     differences of biases are numbers.
@@ -122,14 +122,14 @@ class DistanceBias:
     def check(self, num_heads: int) -> None:
         """Raise IndexError if it is for fewer heads."""
         if self.table is not None and len(self.table) < num_heads:
-            raise IndexError(f"the bias is for {len(self.table)} heads, and there are {num_heads}")
+            raise IndexError(f"the bias is for {len(self.table)} heads, but there are {num_heads}")
 
 
 NO_BIAS = DistanceBias()
 
 
 def attend(query: Tensor, cache: Tensor, work: PagedWork, scale: float, bias: DistanceBias, out: Tensor) -> None:
-    """Write the rows of ``work`` of attention's output; every query sees all keys of its sequence.
+    """Compute attention for the query rows in ``work``. Every query attends to all keys of its sequence.
 
     query, out: [num_tokens, heads, dim]. cache: [keys and values, slots, kv_heads, dim]. All are float32 on the CPU;
     the cache may be float16. Raises IndexError if the work reaches beyond them, and for shapes that do not fit.

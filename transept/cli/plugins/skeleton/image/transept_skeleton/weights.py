@@ -1,4 +1,4 @@
-"""From the names of a checkpoint's weights to the model's: regular expressions, the first that matches wins."""
+"""Map names of a checkpoint's weights to the model's names. The first regular expression that matches applies."""
 
 from transept.authoring import WeightMap
 
@@ -31,6 +31,6 @@ HUGGINGFACE = WeightMap(
         (rf"{DECODER}\.(.*)", r"decoder.\1"),
         (r"(enc_to_dec_proj\..*)", r"\1"),
     ),
-    tied=((r"decoder\.lm_head\.weight", "lm_head.weight"),),  # a further name of a weight; such a copy must equal it
+    tied=((r"decoder\.lm_head\.weight", "lm_head.weight"),),  # other name of a weight; a copy must equal it
     ignored=(r"encoder\.pooler\..*",),
 )

@@ -29,7 +29,7 @@ def parity(tmp_path_factory: pytest.TempPathFactory) -> Parity:
         conv_channels=64,
         max_source_positions=700,  # frames
         max_target_positions=200,
-        init_std=0.15,  # wide, so that no two tokens are nearly as likely
+        init_std=0.15,  # large, so that no two tokens are almost equally likely
     )
     reference = SkeletonForConditionalGeneration(config)
     extractor = WhisperFeatureExtractor(chunk_length=7)  # seconds

@@ -1,4 +1,4 @@
-"""From the names of a checkpoint's weights to the model's: regular expressions, the first that matches wins."""
+"""Map names of a checkpoint's weights to the model's names. The first regular expression that matches applies."""
 
 from transept.authoring import WeightMap
 
@@ -15,6 +15,6 @@ HUGGINGFACE = WeightMap(
         (r"model\.encoder\.conv\.(.*)", r"encoder.\1"),
         (r"model\.(.*)", r"\1"),  # all else is named as in model.py
     ),
-    tied=((r"lm_head\.weight", "lm_head.weight"),),  # a further name of a weight; such a copy must equal it
+    tied=((r"lm_head\.weight", "lm_head.weight"),),  # other name of a weight; a copy must equal it
     ignored=(r"model\.(?:en|de)coder\.embed_positions\.weights",),  # computed
 )

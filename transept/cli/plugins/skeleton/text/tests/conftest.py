@@ -24,7 +24,7 @@ def parity(tmp_path_factory: pytest.TempPathFactory) -> Parity:
         encoder_ffn_dim=128,
         decoder_ffn_dim=128,
         max_position_embeddings=200,
-        init_std=0.3,  # wide, so that no two tokens are nearly as likely
+        init_std=0.3,  # large, so that no two tokens are almost equally likely
     )
     reference = SkeletonForConditionalGeneration(config)
     return Parity(reference, tmp_path_factory.mktemp("checkpoint"))
