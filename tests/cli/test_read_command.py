@@ -142,7 +142,7 @@ def test_folders_and_patterns_give_images_and_a_tree_like_theirs(
         assert Path(folder, "old/c.txt").read_text() == f"{texts[2]}\n"
     done = command("read", "scans/*.gif", "https://example.com/a.png", "--model", "no-such-model")
     assert done.returncode == 1
-    assert "scans/*.gif: no such file, and as a pattern it matches none" in done.stderr
+    assert "scans/*.gif: no such file, and no file matches it as a pattern" in done.stderr
     assert "a.png: this command fetches no URLs; download it" in done.stderr
     assert not Path("scans/a.txt").exists()
     done = command("read", "scans/old/c.png", "scans", "--recursive", "-o", "t", "--output-name", "x", "--model", "m")

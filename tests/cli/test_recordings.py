@@ -80,7 +80,7 @@ def test_what_gives_nothing_is_told(tree: Path) -> None:
     _, missing = find_recordings(arguments, recursive=False, allow_urls=False)
     assert missing == [
         Missing("empty", "this folder has no audio or video file; --recursive also searches its folders"),
-        Missing("talks/*.ogg", "no such file, and as a pattern it matches none"),
+        Missing("talks/*.ogg", "no such file, and no file matches it as a pattern"),
         Missing("nowhere.mp3", 'audio file "nowhere.mp3" cannot be opened: No such file or directory'),
     ]
 

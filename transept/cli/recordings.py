@@ -197,7 +197,7 @@ def _of_pattern(pattern: str, kind: Kind, recursive: bool) -> Iterator[Recording
     tree = str(Path(*parts[:fixed]))
     matches = sorted(each for each in set(_matches(parts)) if Path(each).suffix.lower() not in kind.results)
     if not matches:
-        yield Missing(pattern, "no such file, and as a pattern it matches none")
+        yield Missing(pattern, "no such file, and no file matches it as a pattern")
     for match in matches:
         if os.path.isdir(match):
             if "**" not in parts:  # ** itself matches the files in folders
@@ -207,7 +207,7 @@ def _of_pattern(pattern: str, kind: Kind, recursive: bool) -> Iterator[Recording
 
 
 def _is_pipe(path: str) -> bool:
-    """Return True for a pipe, a socket or a device. Only those that are arguments are read: reading may never end."""
+    """Return True for a pipe, a socket or a device. Only arguments may be one, because reading may never end."""
     return os.path.exists(path) and not os.path.isfile(path)
 
 

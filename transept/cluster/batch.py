@@ -33,11 +33,11 @@ from transept.speech.vad.options import VadOptions
 
 Task = Literal["transcribe", "summarize", "translate", "read"]
 
-BATCH_ROWS = 16  # of a call; the library also holds this many recordings in memory at a time
-CALLS_AT_A_TIME = 2  # of a replica, so that its engine stays busy while a call ends
+BATCH_ROWS = 16  # rows of a call; the library also holds this many recordings in memory at a time
+CALLS_AT_A_TIME = 2  # calls of a replica at a time: its engine stays busy while one call ends
 PART_ROWS = 1000
-PART_SECONDS = 30.0  # after which a part is written, of any size; a killed run loses this much work
-RETRIES = 4  # of a call whose worker or machine died
+PART_SECONDS = 30.0  # after this time, a part of any size is written; a killed run loses this much work
+RETRIES = 4  # for a call whose worker or machine died
 
 
 @dataclass(frozen=True)

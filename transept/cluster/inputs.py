@@ -109,7 +109,7 @@ def _below(root: str, path: str) -> Input:
 def _of_pattern(pattern: str, suffixes: Collection[str]) -> Iterator[Input | Missing]:
     matches = sorted(glob.glob(pattern, recursive=True))
     if not matches:
-        yield Missing(pattern, "not found, and no file matches it as a pattern: check the path")
+        yield Missing(pattern, "no such file, and no file matches it as a pattern")
     for match in matches:
         if _escaped(match) != match:
             yield Missing(_escaped(match), NOT_UTF8)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from transept.serving.async_engine import AsyncEngine
 
 logger = logging.getLogger(__name__)
-STEP_SECONDS = 30.0  # in which the engine must take a step, or the replica is replaced
+STEP_SECONDS = 30.0  # within which the engine must take a step, or the replica is replaced
 RETRY_AFTER_SECONDS = 2.0  # after which clients may try again if the queue was full
 
 

@@ -149,8 +149,8 @@ class EngineConfig:
     launcher: Annotated[
         Launcher | None,
         Option(
-            "what starts the processes, such as transept.cluster.RankActors()",
-            "None: programs on this machine.",
+            "launcher of the processes, such as transept.cluster.RankActors()",
+            "None: processes on this machine.",
             wanted="a Launcher, such as transept.cluster.RankActors(), or None",
         ),
     ] = None
@@ -275,7 +275,7 @@ class EngineConfig:
             device = "cuda" if torch.cuda.is_available() else "cpu"
         if not re.fullmatch(r"(cpu|cuda)(:\d{1,3})?", device, re.ASCII):
             raise refusal(self, f"there is no {{device}} {device!r}; known: auto, cpu, cuda, cuda:0, ...")
-        device = "cpu" if device.startswith("cpu:") else device  # PyTorch's only one
+        device = "cpu" if device.startswith("cpu:") else device  # PyTorch has only one CPU device
         on_gpu = device.startswith("cuda")
         if on_gpu and (self.launcher is None or self.launcher.is_local):  # else the GPUs are on other machines
             self._check_gpus(device)

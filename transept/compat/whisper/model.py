@@ -139,13 +139,13 @@ class Whisper:
         audio: a path, or samples at 16 kHz. verbose: True prints each segment at once, False shows a bar.
         decode_options: language, task, beam_size, best_of, patience and the other options of openai-whisper's
         DecodingOptions; its command's temperature_increment_on_fallback; and any option of TranscriptionOptions. An
-        English-only model ignores language and task, and the dict repeats the language, as there.
+        English-only model ignores language and task, and the dict repeats the language, as in openai-whisper.
         Raises MediaError for audio that cannot be read, ParameterError for a bad option.
         """
         asked = {RENAMED.get(name, name): value for name, value in decode_options.items() if name not in WITHOUT_EFFECT}
         increment = asked.pop("temperature_increment_on_fallback", None)
         options = {
-            "best_of": None,  # one sample, as there
+            "best_of": None,  # one sample, as in openai-whisper
             "temperature": temperature if increment is None else rising_temperatures(temperature, increment),
             "compression_ratio_threshold": compression_ratio_threshold,
             "logprob_threshold": logprob_threshold,
@@ -164,7 +164,7 @@ class Whisper:
         if not word_timestamps:
             del options["hallucination_silence_threshold"]
         if options.get("max_initial_timestamp") == 0:
-            options["max_initial_timestamp"] = None  # no bound, there
+            options["max_initial_timestamp"] = None  # 0 means no bound in openai-whisper
         options |= heard_as(self.transcriber.model, options)
         on_segment: Callable[[int, Segment], None] | None = _print_segment if verbose else None
         with closing(

@@ -33,7 +33,7 @@ from transept.json_files import MOST_JSON_BYTES, check_file, read_json, read_jso
 MODEL_BIN = "model.bin"
 VERSIONS = range(4, 7)  # older files have a variable's item size instead of its dtype
 MAX_RANK = 8  # of variables; weights have 3 at most
-COPIED_AT_ONCE = 4 << 20  # bytes of unaligned data
+COPIED_AT_ONCE = 4 << 20  # bytes of unaligned data that are copied at a time
 SCALE = "_scale"
 VARIABLE_DTYPES = (torch.float32, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16)  # by type id
 
@@ -64,14 +64,13 @@ class CTranslate2Checkpoint(Checkpoint):
         self.path = path
         self.config_dict: dict[str, Any] = read_json(path / "config.json") if (path / "config.json").exists() else {}
         self._data = _map(path / MODEL_BIN)
-        self._copies: WeakValueDictionary[int, Tensor] = (
-            WeakValueDictionary()
-        )  # of unaligned data, by offset, while in use
+        # Copies of unaligned data that are in use, by offset.
+        self._copies: WeakValueDictionary[int, Tensor] = WeakValueDictionary()
         table = _Table(self._data, path / MODEL_BIN)
         self.version, spec_name, self.revision = table.header()
         self.architectures = (spec_name,)
         self.variables = table.variables()
-        self._data.madvise(mmap.MADV_DONTNEED)  # a page was read for each, of which the system may map many around it
+        self._data.madvise(mmap.MADV_DONTNEED)  # frees the pages that reading the table has mapped
         # by the scaled variable's offset, since an alias has no separate scale
         self._scales = {
             variable.offset: name + SCALE for name, variable in self.variables.items() if name + SCALE in self.variables

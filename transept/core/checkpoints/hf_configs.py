@@ -75,9 +75,7 @@ def huggingface_config(checkpoint: Checkpoint, plain: PlainFiles | None = None) 
         raise CheckpointError(f'"{checkpoint.config_file}": model_type must be a string, not {model_type!r}')
     num_labels = checkpoint.config_dict.get("num_labels")
     if isinstance(num_labels, int) and num_labels > MAX_LABELS:
-        raise CheckpointError(
-            f'"{checkpoint.config_file}": num_labels is {num_labels}, at most {MAX_LABELS} is possible'
-        )
+        raise CheckpointError(f'"{checkpoint.config_file}": num_labels must be at most {MAX_LABELS}, not {num_labels}')
     try:
         if model_type in CONFIG_MAPPING:
             return AutoConfig.from_pretrained(checkpoint.path, local_files_only=True, trust_remote_code=False)

@@ -29,7 +29,7 @@ WEIGHT_SETS = (  # in order of preference; the last is CTranslate2's
     re.compile(r"model\.bin"),
 )
 TOKENIZERS = re.compile(r"tokenizer(_config)?\.json|.+\.(model|tiktoken)|vocab.*")
-ANSWER_SECONDS = 10.0  # until the hub's first answer; then it counts as unreachable
+ANSWER_SECONDS = 10.0  # after so long without an answer, the hub counts as unreachable
 
 
 class UnreachableError(CheckpointError):
@@ -100,7 +100,7 @@ def download(repository: str, folder: Path | None) -> Path:
         raise CheckpointError(f"it is neither a directory nor a name on the hub: {first_line(error)}") from None
     except RepositoryNotFoundError as error:
         raise CheckpointError(
-            f"no such directory, and the hub has no such model, or not for you ({first_line(error)}). For a gated or "
+            f"no such directory, and the hub has no such model or denies access ({first_line(error)}). For a gated or "
             "private model log in with `hf auth login`"
         ) from None
     except Exception as error:  # any error of the hub's HTTP library

@@ -22,7 +22,7 @@ from transept.core.layers.packing import WeightPacker
 from transept.core.parallel.group import Shard
 from transept.errors import CheckpointError, PluginError
 
-MOST_UNEXPECTED = 1000  # weights; then the checkpoint is another model's, and is read no further
+MOST_UNEXPECTED = 1000  # weights; with more, the checkpoint belongs to another model, and reading stops
 SMALLEST_FLOAT = 2  # bytes; floating-point types below are quantized
 
 

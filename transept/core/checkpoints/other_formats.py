@@ -44,7 +44,7 @@ def about_folder(folder: Path) -> str:
     if adapter := next((file for file in files if file.name in ADAPTERS), None):
         return (
             f'"{folder}" holds a PEFT adapter alone, {adapter.name}. Merge it into its model with merge_and_unload(), '
-            "call save_pretrained(), and load what that writes"
+            "call save_pretrained(), and load the saved folder"
         )
     return next((answer for file in files if (answer := about_file(file, str(file)))), "")
 

@@ -17,8 +17,9 @@ ADAPTER = re.compile(r"(?:.*\.)?(?:lora_\w+|base_layer|modules_to_save|original_
 
 
 def unwrapped(names: Sequence[str], is_known: Callable[[str], bool] | None = None) -> list[str]:
-    """Return the names of one file's weights without wrappers. A prefix of a whole model is stripped only from all.
+    """Return the names of one file's weights without wrappers.
 
+    A prefix of a whole model is stripped only if all names have it.
     is_known: returns True for a name of the family. With it, any prefix is stripped if the family then knows more of
     the names, and most of them: a module may have the model as ``self.model`` or ``self.whisper``.
     """
@@ -43,5 +44,5 @@ def adapter_problem(names: Iterable[str]) -> str:
         return ""
     return (
         f"{len(adapters)} of them are a PEFT adapter's, such as {adapters[0]}. Merge the adapter into its model with "
-        "PEFT's merge_and_unload(), call save_pretrained(), and load what that writes"
+        "PEFT's merge_and_unload(), call save_pretrained(), and load the saved folder"
     )

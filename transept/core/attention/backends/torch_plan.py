@@ -27,7 +27,8 @@ class LastCrossWork:
         """Return the work for a step's requests with few queries."""
         tables, lengths, starts = metadata.cross_block_tables, metadata.cross_seq_lens, metadata.cross_query_start_loc
         if self._work is None or self._of != (metadata.block_size, tables, lengths, starts):
-            work = _work(metadata.block_size, tables, lengths, starts, MOST_QUERIES)  # may be interrupted
+            # An interruption at any line leaves the cache valid.
+            work = _work(metadata.block_size, tables, lengths, starts, MOST_QUERIES)
             self._of = None
             self._work = work
             self._of = metadata.block_size, [[*table] for table in tables], [*lengths], [*starts]
@@ -146,7 +147,7 @@ class TorchPlan:
     def bias_by_distance(
         self, bias: RelativePositionBias | None, window: int | None, length: int, longest: int, like: Tensor
     ) -> Tensor | None:
-        """Return a sequence's bias by query position minus key position, [heads or 1, 2 * length - 1]; None for none.
+        """Return a sequence's bias by query position minus key position, [heads or 1, 2 * length - 1], or None.
 
         longest: length of the step's longest sequence. like: a tensor of the bias's dtype.
         """
