@@ -124,7 +124,7 @@ def test_a_default_decoder_prompt_may_be_open_where_requests_bring_theirs(checkp
     edit(checkpoint / "config.json", decoder_start_token_id=None)
     drop_generation_setting(checkpoint, "decoder_start_token_id")
     engine = Engine(checkpoint, **SMALL)
-    with pytest.raises(PromptError, match="its config lacks decoder_start_token_id or bos_token_id"):
+    with pytest.raises(PromptError, match="config lacks decoder_start_token_id or bos_token_id"):
         engine.add_request("a", {"prompt_token_ids": [5, 6]})
 
 

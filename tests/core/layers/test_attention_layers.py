@@ -190,14 +190,14 @@ def test_captured_weights_are_those_that_values_are_multiplied_by(softcap: float
 def test_cross_attention_has_no_window() -> None:
     attention = Attention(8, window=4, context=CONTEXT)
     query = torch.randn(sum(COUNTS), HEADS, 8)
-    with pytest.raises(PluginError, match="cross-attention has none"):
+    with pytest.raises(PluginError, match="cross-attention cannot have a window"):
         attention(query, None, None, empty_cache(HEADS, 8), decoder_metadata(), AttentionType.ENCODER_DECODER)
 
 
 def test_cross_attention_is_given_no_keys() -> None:
     x = torch.randn(sum(COUNTS), HEADS, 8)
     given = (empty_cache(HEADS, 8), decoder_metadata(), AttentionType.ENCODER_DECODER)
-    with pytest.raises(PluginError, match=r"pass None, and have cross_attentions\(\)"):
+    with pytest.raises(PluginError, match=r"pass None, and return the layers .* from cross_attentions\(\)"):
         Attention(8, context=CONTEXT)(x, x, x, *given)
 
 
