@@ -132,8 +132,8 @@ class Parity:
         for length in self._prompt_lengths:
             if length <= len(first) or (bound is not None and length >= bound):
                 raise ParameterError(
-                    f"prompt_lengths holds {length}; decoder prompts must have more than the {len(first)} tokens of "
-                    f"decoder_prompt{f', and less than {bound}' if bound else ''}",
+                    f"prompt_lengths holds {length}; decoder prompts must have more than {len(first)} tokens, "
+                    f"the length of decoder_prompt{f', and less than {bound}' if bound else ''}",
                     param="prompt_lengths",
                     value=self._prompt_lengths,
                 )

@@ -128,7 +128,7 @@ def _reading(file: Path) -> Iterator[None]:
     except pickle.UnpicklingError as error:
         check_pointer(file)
         raise CheckpointError(
-            f'"{file}" is corrupt, or contains code besides weights, which is not run: {cause_of(error)}'
+            f'"{file}" is corrupt, or contains code to run besides weights: {cause_of(error)}'
         ) from None
     except Exception as error:
         check_pointer(file)
