@@ -142,7 +142,14 @@ def test_what_a_command_is_about_may_stand_on_both_sides_of_an_option(many: str)
         ),
         (["transcribe", "talk.flac", "--fp16", "maybe"], "argument --fp16: must be True or False, not 'maybe'"),
         (["transcribe", "talk.flac", "--verbose", "maybe"], "argument --verbose: must be True or False, not 'maybe'"),
-        (["summarize", "a.txt", "--repetition-penalty", "2"], "Only Python has it, as an option of SamplingParams"),
+        (
+            ["summarize", "a.txt", "--repetition-penalty", "2"],
+            "No flag sets it: in Python it is an option of SamplingParams",
+        ),
+        (
+            ["serve", "base", "--max-num-seqs", "4"],
+            "Set max_num_seqs under [engine] in the file of --config, or TRANSEPT_MAX_NUM_SEQS",
+        ),
         (["transcribe", "talk.flac", "--beam_size", "0"], "--beam-size must be an integer of at least 1, not 0"),
         (
             ["transcribe", "talk.flac", "--mode", "sequential", "--vad-threshold", "0.3"],

@@ -130,7 +130,7 @@ def test_int8_loses_few_words(count: int, tiny_en_dir: Path, clips: list[dict]) 
     [
         ({"quantization": "int9"}, "quantization must be .int8. or .fp8., not .int9.. Did you mean .int8."),
         ({"quantization": "fp8"}, "quantization='fp8' is for GPUs; on a CPU quantization='int8' is"),
-        ({"kv_cache_dtype": "fp8"}, "kv_cache_dtype='fp8' is for GPUs; on a CPU keys and values are in float16"),
+        ({"kv_cache_dtype": "fp8"}, "kv_cache_dtype='fp8' is for GPUs; on a CPU the cache is in float16"),
         ({"quantization": "int8", "dtype": "bfloat16"}, "on a CPU needs dtype='float32', not 'bfloat16'"),
     ],
 )

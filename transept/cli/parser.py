@@ -162,7 +162,9 @@ class Parser(argparse.ArgumentParser):
 
         for kind in (SamplingParams, EngineConfig):
             if plain in declared(kind):
-                return f" Only Python has it, as an option of {kind.__name__}. See {self.prog} --help."
+                if kind is EngineConfig and "--config" in self._option_string_actions:
+                    return f" Set {plain} under [engine] in the file of --config, or TRANSEPT_{plain.upper()}."
+                return f" No flag sets it: in Python it is an option of {kind.__name__}. See {self.prog} --help."
         return f" See {self.prog} --help."
 
     def _flags(self) -> tuple[dict[str, str], Callable[[str], str]]:

@@ -82,7 +82,7 @@ def _place(places: Mapping[str, str], name: str) -> str:
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     """Return a sentence for each TRANSEPT_ variable that has no effect, with the nearest known one."""
-    known = [*OTHER_VARIABLES, *(variable for variable, *_ in _variables())]
+    known = [*OTHER_VARIABLES, f"{PREFIX}CONFIG", *(variable for variable, *_ in _variables())]
     unknown = sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
     return [f"the variable {name} is unknown and has no effect.{_near(name, known)}" for name in unknown]
 

@@ -100,10 +100,11 @@ class NamedTokenizer(PlainTokenizer):
         return list(self._special.values())
 
 
-def tokenizer_json(directory: Path, settings: Mapping[str, Any]) -> Tokenizer | None:
+def tokenizer_json(directory: Path, settings: Mapping[str, Any], content: Mapping[str, Any]) -> Tokenizer | None:
     """Return the tokenizer of tokenizer.json; None if it pads or cuts, or if its added tokens are not those listed.
 
     settings: content of tokenizer_config.json, which may list the added tokens.
+    content: that of tokenizer.json.
     """
     tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
     if "added_tokens_decoder" not in settings and (directory / "added_tokens.json").is_file():
@@ -112,8 +113,11 @@ def tokenizer_json(directory: Path, settings: Mapping[str, Any]) -> Tokenizer | 
         return None
     listed = settings.get("added_tokens_decoder")
     if listed is None:
-        listed = {token.pop("id"): token for token in _read_json(directory / "tokenizer.json")["added_tokens"]}
-    expected = {int(number): repr(AddedToken(**token)) for number, token in listed.items()}
+        listed = {token["id"]: token for token in content["added_tokens"]}
+    expected = {
+        int(number): repr(AddedToken(**{name: value for name, value in token.items() if name != "id"}))
+        for number, token in listed.items()
+    }
     found = {number: repr(token) for number, token in tokenizer.get_added_tokens_decoder().items()}
     return tokenizer if found == expected else None
 
@@ -132,8 +136,9 @@ class PlainTokenizerFiles:
     build: (tokenizer, model, settings, named) -> the class's special tokens that are not in the files, or None if
         transformers must read the files. Changes the ``Tokenizer`` in place, like the class. model: the object "model"
         of tokenizer.json. named: name -> (token, id).
-    load: (directory, settings) -> the ``Tokenizer`` with all its added tokens, or None if transformers must read the
-        files. The default reads tokenizer.json, whose added tokens must be those that the files list.
+    load: (directory, settings, content) -> the ``Tokenizer`` with all its added tokens, or None if transformers must
+        read the files. content: that of tokenizer.json. The default reads tokenizer.json, whose added tokens must be
+        those that the files list.
     tokenizer_class: the class of the result. Derive one if a family's tokenizer decodes differently.
     """
 
@@ -141,7 +146,7 @@ class PlainTokenizerFiles:
     named: Mapping[str, str]
     settings: Mapping[str, tuple[object, ...] | None]
     build: Callable[[Tokenizer, Mapping[str, Any], Mapping[str, Any], dict[str, tuple[str, int]]], list[str] | None]
-    load: Callable[[Path, Mapping[str, Any]], Tokenizer | None] = tokenizer_json
+    load: Callable[[Path, Mapping[str, Any], Mapping[str, Any]], Tokenizer | None] = tokenizer_json
     tokenizer_class: type[NamedTokenizer] = NamedTokenizer
 
     def read(self, directory: Path) -> NamedTokenizer | None:
@@ -164,7 +169,8 @@ class PlainTokenizerFiles:
             return None
         if not _are_known(options, SETTINGS if as_written else {**SETTINGS, **self.settings}):
             return None
-        tokenizer = (tokenizer_json if as_written else self.load)(directory, options)
+        content = _read_json(directory / "tokenizer.json")
+        tokenizer = (tokenizer_json if as_written else self.load)(directory, options, content)
         if tokenizer is None or tokenizer.get_vocab_size() > MOST_TOKENS:
             return None
         defaults = {} if as_written else self.named
@@ -176,8 +182,7 @@ class PlainTokenizerFiles:
         if not ids.keys() >= {*texts.values(), *listed}:  # transformers adds missing tokens
             return None
         named = {name: (text, ids[text]) for name, text in texts.items()}
-        model = _read_json(directory / "tokenizer.json").get("model", {})
-        extra = [] if as_written else self.build(tokenizer, model, options, named)
+        extra = [] if as_written else self.build(tokenizer, content.get("model", {}), options, named)
         if extra is None or not ids.keys() >= set(extra):
             return None
         in_order = [*(texts[name] for name in NAMES if name in texts), *listed, *extra]

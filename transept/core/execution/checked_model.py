@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -30,23 +30,20 @@ class CheckedModel:
         self.spec, self.model = spec, model
         self._vocab_size = model.shape(model.config).vocab_size
 
-    def encode(
-        self,
-        inputs: Sequence[EncoderInputs],
-        input_ids: Tensor | None,
-        positions: Tensor | None,
-        metadata: AttentionMetadata,
-        features: Mapping[str, list[Tensor]],
-    ) -> Tensor:
-        """Return the encoder's output, with a row for each token of `inputs`."""
+    @contextmanager
+    def encoding(self, inputs: Sequence[EncoderInputs], metadata: AttentionMetadata) -> Iterator[None]:
+        """Call the model's `encode` in this context. inputs: those of the pass."""
         try:
             with self._calling("encode"):
-                hidden: Any = self.model.encode(input_ids, positions, metadata, **features)
+                yield
         except PluginError as error:
             differ = error.__cause__
             if not isinstance(differ, RowsDifferError) or differ.metadata is not metadata:  # or the model made it
                 raise
             raise self._unlike_declared(inputs, differ.rows) from None
+
+    def check_encoded(self, inputs: Sequence[EncoderInputs], hidden: Any) -> None:
+        """Raise PluginError if `encode` did not return a row for each token of these inputs."""
         if not isinstance(hidden, Tensor) or hidden.dim() != 2:
             returned = [*hidden.shape] if isinstance(hidden, Tensor) else type(hidden).__name__
             raise PluginError(
@@ -54,7 +51,6 @@ class CheckedModel:
             )
         if len(hidden) != sum(each.num_tokens for each in inputs):
             raise self._unlike_declared(inputs, len(hidden))
-        return hidden
 
     def keys_and_values(self, attention: MakesKeysAndValues, hidden: Tensor, kv_cache: Tensor) -> tuple[Tensor, Tensor]:
         """Return a decoder layer's keys and values of the encoder's output. Raises PluginError for a wrong shape."""

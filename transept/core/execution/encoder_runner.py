@@ -92,7 +92,11 @@ class EncoderRunner:
             input_ids = upload([token for inputs in batch for token in inputs.token_ids], self._device)
             places = [position for inputs in batch for position in range(len(inputs.token_ids))]
             positions = upload(places, self._device)
-        return self._model.encode(batch, input_ids, positions, metadata, self._features_of(batch))
+        features = self._features_of(batch)
+        with self._model.encoding(batch, metadata):
+            hidden = self._model.model.encode(input_ids, positions, metadata, **features)
+        self._model.check_encoded(batch, hidden)
+        return hidden
 
     def write(self, hidden: Tensor, chunk: Sequence[Encode]) -> None:
         """Write each layer's keys and values of a chunk's encoder output."""

@@ -42,7 +42,7 @@ class WhisperTokenizer(NamedTokenizer):
         return TIMESTAMP.sub("", super().decode(tokens, skip_special_tokens=skip_special_tokens))
 
 
-def load_tokenizer(directory: Path, settings: Mapping[str, Any]) -> Tokenizer | None:
+def load_tokenizer(directory: Path, settings: Mapping[str, Any], content: Mapping[str, Any]) -> Tokenizer | None:
     """Return the vocabulary and merges with the added tokens; None if their ids differ from those in the files.
 
     Files without tokenizer.json have a vocab.json and a merges.txt.
