@@ -271,7 +271,7 @@ def test_zero_logprobs_are_those_of_the_tokens_alone(openai_client: openai.OpenA
         ({"extra_body": {"top_k": {"a": None}}}, "top_k", r'not \{"a": null\}$'),
         ({"temperature": "warm"}, "temperature", 'not "warm"'),
         ({"extra_body": {"stream": "yes"}}, "stream", 'stream must be true or false, not "yes"'),
-        ({"stop": ["a"], "model": "bart", "extra_body": {"num_beams": 2}}, "stop", "stop strings do not go"),
+        ({"stop": ["a"], "model": "bart", "extra_body": {"num_beams": 2}}, "stop", "stop strings do not work"),
         ({"logit_bias": {"x": 1}}, "logit_bias", "token id"),
         ({"stream_options": {"include_usage": True}}, "stream_options", "stream_options needs stream=true"),
         ({"extra_body": {"num_beam": 2}}, "num_beam", "Did you mean 'num_beams'"),
