@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,8 @@ from transept.speech.output.writers import FORMATS
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
-TIMES = st.floats(0.0, 1e6)
+LONGEST = 1e6  # seconds
+TIMES = st.floats(0.0, LONGEST)
 COUNTS = st.integers(0, 1 << 40)
 WORDS = st.builds(Word, TIMES, TIMES, TEXTS, NUMBERS)
 
@@ -30,7 +32,19 @@ def segments(words: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Segment]]:
         language=st.none() | st.just("de"),
         speaker=st.sampled_from([None, "left", 'Jo & <b>Al</b>, "{K}\\ -']),
     )
-    return st.lists(segment, max_size=4)
+    return st.lists(segment.map(with_times_in_order), max_size=4)
+
+
+def with_times_in_order(segment: Segment) -> Segment:
+    """Return the segment with its times in order, and its words within them."""
+    start, end = sorted((segment.start, segment.end))
+
+    def within(word: Word) -> Word:
+        first, last = sorted(min(start + (end - start) * time / LONGEST, end) for time in (word.start, word.end))
+        return replace(word, start=first, end=last)
+
+    words = None if segment.words is None else [within(word) for word in segment.words]
+    return replace(segment, start=start, end=end, words=words)
 
 
 TRANSCRIPTS = st.builds(
