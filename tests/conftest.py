@@ -95,6 +95,16 @@ def bart_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def trocr_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small TrOCR with random weights."""
+    from random_trocr import save_trocr
+
+    directory = tmp_path_factory.mktemp("trocr")
+    save_trocr(directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
 def t5_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small T5 with random weights."""
     from text.small_checkpoints import save_t5

@@ -11,7 +11,6 @@ import pytest
 from command_line import Command
 from multimodal.pdf_files import pdf_of
 from patience import PATIENCE
-from random_trocr import save_trocr
 from rendered_text import LINES, encoded_line
 
 import transept.plugins.vision
@@ -24,10 +23,8 @@ SHORT = ("--num-beams", "1", "--max-tokens", "8")
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("trocr")
-    save_trocr(directory)
-    return directory
+def model(trocr_dir: Path) -> Path:
+    return trocr_dir
 
 
 @pytest.fixture(scope="module")

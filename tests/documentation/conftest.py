@@ -11,7 +11,6 @@ import pytest
 import soundfile
 from documentation_pages import ROOT
 from random_florence import save_florence
-from random_trocr import save_trocr
 from rendered_text import encoded_line
 from terminal_session import Terminal
 
@@ -31,13 +30,6 @@ def terminal() -> Iterator[Terminal]:
     terminal = Terminal()
     yield terminal
     terminal.close()
-
-
-@pytest.fixture(scope="session")
-def trocr_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("trocr")
-    save_trocr(directory)
-    return directory
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,6 @@ from typing import Any
 import httpx
 import pytest
 from multimodal.pdf_files import pdf_of
-from random_trocr import save_trocr
 from rendered_text import LINES, encoded_line
 from serve_process import PATIENCE, ServeProcess
 
@@ -16,13 +15,6 @@ from transept import VisionReader
 from transept.multimodal.pdf import pdf_pages
 from transept.serving.async_tasks import AsyncVisionReader
 from transept.serving.http.image_texts import BODY
-
-
-@pytest.fixture(scope="module")
-def trocr_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("trocr")
-    save_trocr(directory)
-    return directory
 
 
 @pytest.fixture(scope="module")
