@@ -4,7 +4,7 @@
 # make test-gpu  with $PYTHON, which has CUDA's torch and the extras test and gpu: the tests of what runs on a GPU
 # make bench-gpu with the same: large models on a GPU
 # make gpu-wheels  fetch what such a machine lacks into a folder, which the two above then install
-# make check   set up, then lint, types and import contracts: all that CI runs besides the tests
+# make check   set up, then lint, types and import contracts: what .ci/run runs besides the tests
 # make docs    set up, then build the site of the documentation into site/, and check its links
 # make option-tables  set up, then write docs/options.md from the declarations of options
 # make option-types  the same, then write the TypedDicts of public calls from them

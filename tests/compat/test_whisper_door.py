@@ -114,3 +114,8 @@ def test_other_names_replace_the_defaults_of_the_door(model: ours.Whisper, clip:
     assert {segment["temperature"] for segment in result["segments"]} == {1.0}
     result = model.transcribe(clip, condition_on_prev_tokens=False, num_beams=2, temperature=(0.0, 0.4), **doubtful)
     assert {segment["temperature"] for segment in result["segments"]} == {0.4}
+    for increment in (0, "x", True):
+        with pytest.raises(
+            ParameterError, match=r"temperature_increment_on_fallback must be a number of at least 0\.01"
+        ):
+            model.transcribe(clip, temperature=0.0, temperature_increment_on_fallback=increment)

@@ -5,7 +5,8 @@ speech in place of those that a hub would send:
 
 - ```` ```python ```` runs. If ```` ```text ```` follows, that block is its output.
 - ```` ```console ```` has commands after ``$ ``, and beneath each its output: standard output and standard error.
-  ``transept serve`` stays up until the page ends.
+  ``transept serve`` stays up until the page ends; only its standard output is compared. ``curl`` commands are left
+  out where curl is missing.
 - ```` ```python title="name.py" ```` (or any other language) is written to that file.
 
 A line of ``...`` in shown output stands for any lines, ``...`` at the end of a line for its rest, and times that a
@@ -104,7 +105,7 @@ def run_examples(page: Path, stand_ins: dict[str, str], terminal: Terminal, caps
         elif example.language == "console":
             for line, command, shown in commands(text):
                 if command.startswith("curl ") and shutil.which("curl") is None:
-                    pytest.skip(f"curl is not on PATH; {page} calls it")
+                    continue
                 printed = terminal.run(command)
                 assert matches(shown, printed), f"{page}:{example.line + line}: {command}\n{printed}"
         else:

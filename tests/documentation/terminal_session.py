@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import shlex
-import socket
 import subprocess
 import sys
+import tempfile
 import urllib.request
 from pathlib import Path
 
@@ -22,8 +23,7 @@ class Terminal:
 
     def __init__(self) -> None:
         self._servers = contextlib.ExitStack()
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._address = f"127.0.0.1:{free.getsockname()[1]}"
+        self._address = SERVER  # of the last server that was started
 
     def run(self, command: str) -> str:
         """Return the standard output and standard error of a command, in the order of time."""
@@ -68,21 +68,25 @@ class Terminal:
 
     def _serve(self, command: str) -> str:
         """Start a server; return the line with its address once its models are loaded."""
-        host, port = self._address.split(":")
+        said = self._servers.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115  closed with the servers
         server = subprocess.Popen(
             [sys.executable, "-m", "transept", *shlex.split(command)[1:]],
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=said,
             text=True,
-            env={**os.environ, "TRANSEPT_HOST": host, "TRANSEPT_PORT": port},
+            env={**os.environ, "TRANSEPT_PORT": "0"},
         )
         self._servers.callback(server.wait)
         self._servers.callback(server.terminate)
         assert server.stdout is not None
         self._servers.enter_context(server.stdout)
         line = server.stdout.readline()
+        if found := re.search(r"http://(127\.0\.0\.1:\d+)", line):
+            self._address = found[1]
         wait_until(lambda: server.poll() is not None or self._is_ready())
-        assert server.poll() is None, f"`{command}` ended; its output: {line}"
+        if server.poll() is not None:
+            said.seek(0)
+            raise AssertionError(f"`{command}` ended; its output: {line}{said.read()}")
         return line
 
     def _is_ready(self) -> bool:

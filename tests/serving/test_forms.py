@@ -169,6 +169,8 @@ def test_broken_json_says_where(body: bytes, message: str, server: ServeProcess)
         ("ISO-8859-1'en'f%fcnf.flac", "fünf.flac"),
         ("\"UTF-8''a.flac\"", "a.flac"),
         ("x-unknown''a.flac", "a.flac"),
+        ("idna''x%ff", "x%ff"),
+        ("undefined''x", "x"),
     ],
 )
 def test_an_extended_file_name_alone_names_a_file(

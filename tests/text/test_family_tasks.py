@@ -53,6 +53,8 @@ def test_t5_translations(
         (T5_TASKS, "en", None, "^several translations fit source='en'; give target: en to de, en to fr$"),
         (T5_TASKS, None, None, "^several translations fit this model; give source and target: "),
         (T5_TASKS, "en", "es", "en to de"),
+        (T5_TASKS, "", None, "^this model makes no translation with source=''. It makes: "),
+        ({"translation_en_to_de": {}, "translation_EN_to_DE": {}}, "en", "de", "^several translations fit source='en'"),
         (None, "en", "en", "en to ro"),
         (G2P, "en", "de", "makes: graphemes to phonemes, phonemes to graphemes$"),
     ],

@@ -201,7 +201,7 @@ def _summary(report: BatchReport, missing: Sequence[Missing]) -> str:
     counts = [f"{report.num_done} done"]
     counts += [f"{report.num_skipped} already in the output"] if report.num_skipped else []
     counts += [failures([*report.failed])] if report.failed else []
-    counts += [f"{len(missing)} arguments without any file"] if missing else []
+    counts += [f"{counted(len(missing), 'argument')} without any file"] if missing else []
     return f"{counted(report.num_rows, 'row')}: {', '.join(counts)}"
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import sys
@@ -149,10 +150,10 @@ def transcribe(arguments: argparse.Namespace) -> int:
         for each in missing:
             summary.fail(each.file, each.reason)
         if arguments.skip_existing:
-            for task in tasks:
-                if are_there(task.paths):
-                    summary.skip(task)
-            tasks = [task for task in tasks if not are_there(task.paths)]
+            existing = [are_there(task.paths) for task in tasks]
+            for task in itertools.compress(tasks, existing):
+                summary.skip(task)
+            tasks = [task for task, exists in zip(tasks, existing, strict=True) if not exists]
         several = len(arguments.files) > 1 or any(each.tree is not None for each in found)
         total = len(found) + len(missing)
         try:

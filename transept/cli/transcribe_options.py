@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeAlias
 from transept.cli.flags import add_flags, flag
 from transept.errors import ParameterError, suggest
 from transept.options import DeclaredOption, Option, declared, declares_options, take_options
-from transept.speech.option_values import rising_temperatures
+from transept.speech.option_values import LEAST_INCREMENT, rising_temperatures
 from transept.speech.options import DECODING, SPEECH, TIMES, TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.vad.options import RECORDING, VadOptions
@@ -27,7 +27,6 @@ FORMATS = (*ALL, "lrc", "csv", "ass")
 SUBTITLES = ("srt", "vtt", "lrc", "ass")
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz; the bounds of `load_audio`
 LAYOUT = tuple(declared(SubtitleLayout))
-LEAST_INCREMENT = 0.01  # step of the temperature; allows at most 101 attempts at a window
 
 
 @declares_options("the command has no option")

@@ -87,7 +87,8 @@ class Transcribe:
                 if isinstance(result, TranseptError):
                     rows[read[number]]["error"] = _message(result, self.names)
                 else:
-                    rows[read[number]] = {name: result.to_dict()[name] for name in SPEECH_COLUMNS if name != "error"}
+                    found = result.to_dict()
+                    rows[read[number]] = {name: found[name] for name in SPEECH_COLUMNS if name != "error"}
         return with_columns(batch, rows, SPEECH_COLUMNS)
 
 

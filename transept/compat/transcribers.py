@@ -25,7 +25,7 @@ class CompatTranscriber(Transcriber):
 
 
 class ClipTranscriber(CompatTranscriber):
-    """Decodes each of clip_timestamps as one window, without voice activity detection.
+    """Decodes clip_timestamps without voice activity detection: one window for each clip, several for a long one.
 
     Without clip_timestamps the recording is the only clip; then it must not be longer than a window. Transcripts with
     speakers still use voice activity detection.

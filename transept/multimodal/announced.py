@@ -5,7 +5,7 @@ or the last packet, which does not count. `media` also warns of files that are s
 adds `hint` to the error for a file that cannot be decoded. Nothing here decodes.
 
 AVI stores no times. A chunk lasts as long as its track's header says, even without content, which writers use if audio
-begins late or pauses. FFmpeg skips those; `media` asks the AviIndex for the length of the skipped ones before a packet.
+begins late or pauses. FFmpeg skips chunks without content; `media` asks AviIndex how long those before a packet last.
 """
 
 from __future__ import annotations

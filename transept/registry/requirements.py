@@ -25,7 +25,7 @@ def requires_problem(requires: Any) -> str | None:
             )
         values = _values(required)
         if not values or not all(isinstance(value, str | int | float | None) for value in values):
-            return f"has {required!r} for {key}; write a string, a number, True, False, None, or a set of such"
+            return f"has {required!r} for {key}; write a string, a number, True, False, None, or a set of these"
     return None
 
 

@@ -343,8 +343,9 @@ class ModelSpec:
                 yield f"{name} must be a {kind.__name__} or None, not {getattr(self, name)!r}"
         if self.vision is not None and self.vision.modality not in self.input_mappers:
             yield f'vision needs input_mappers["{self.vision.modality}"]'
-        for short_name, checkpoint in dict[Any, Any](self.published).items():
+        published: Mapping[Any, Any] = self.published
+        for short_name, checkpoint in published.items():
             if not (isinstance(short_name, str) and SHORT_NAME.fullmatch(short_name)):
                 yield f'published has {short_name!r}; a short name is a text such as "small"'
             if not isinstance(checkpoint, PublishedCheckpoint):
-                yield f"{short_name!r} must be a PublishedCheckpoint"
+                yield f"published[{short_name!r}] must be a PublishedCheckpoint"

@@ -130,12 +130,12 @@ def api_error(error: Exception, data_field: str | None = None, field_of: Callabl
 
 
 def answer_to(scope: Scope, error: Exception) -> ApiError:
-    """Return the answer to an error of the request with this scope: count it, and log it if the server is at fault.
+    """Return the answer to an error of the request with this scope: count it, and log it if it is an internal error.
 
     Drops the error's traceback.
     """
     answer = api_error(error)
-    if answer.status >= 500 and answer.status not in (503, 507):  # these two are not the server's fault
+    if answer.status >= 500 and answer.status not in (503, 507):  # temporary; forms.py logs a full disk itself
         logger.error("request %s failed", scope["state"]["request_id"], exc_info=error)
     drop_traceback(error)
     scope["app"].state.metrics.refused(answer)

@@ -22,6 +22,7 @@ DETECTED = ("", "auto", "none")  # in place of a language
 LONGEST_REGEX = 1000  # characters
 CALIBRATED = "auto"  # as encoder_context
 LAST_TEMPERATURE = 1.0  # of the fallback
+LEAST_INCREMENT = 0.01  # step of the temperature; allows at most 101 attempts at a window
 MOST_TEMPERATURES = 101  # attempts at a window: from 0 to 1 in steps of 0.01
 
 
@@ -139,11 +140,18 @@ def encoder_context(name: str, given: Any) -> Any:
     )
 
 
-def rising_temperatures(temperature: Any, increment: float | None) -> tuple[float, ...]:
+def rising_temperatures(temperature: Any, increment: Any) -> tuple[float, ...]:
     """Return the temperatures of openai-whisper's ``temperature_increment_on_fallback``.
 
-    temperature: the first one; the others rise by the increment up to LAST_TEMPERATURE. Several are all there are.
+    temperature: the first one; the others rise by the increment up to LAST_TEMPERATURE. Several temperatures stay
+    unchanged. Raises ParameterError for an increment below LEAST_INCREMENT.
     """
+    if increment is not None and (
+        isinstance(increment, bool) or not isinstance(increment, int | float) or not increment >= LEAST_INCREMENT
+    ):
+        name = "temperature_increment_on_fallback"
+        message = f"{{{name}}} must be a number of at least {LEAST_INCREMENT:g}, not {{{name}!}}"
+        raise ParameterError(message, param=name, value=increment)
     given = temperatures("temperature", temperature)
     first, *others = given if isinstance(given, tuple) else (given,)
     if others or increment is None:

@@ -41,7 +41,7 @@ class SpeechTokenizer:
         self.timestamps = range(0)
         first, last, spec = self.control.first_timestamp, self.control.last_timestamp, family.speech
         if first is not None:
-            assert spec is not None  # SpeechModel looked
+            assert spec is not None  # checked by SpeechModel
             if last is None:
                 window = call_declared(family, "speech.window_seconds", view)
                 last = first + round(window / spec.seconds_per_timestamp)
@@ -107,7 +107,7 @@ class SpeechTokenizer:
 
     @cached_property
     def _unspoken_tokens(self) -> tuple[int, ...]:
-        assert self.family.speech is not None  # SpeechModel looked
+        assert self.family.speech is not None  # checked by SpeechModel
         if self.family.speech.unspoken_tokens is None:
             return ()
         return tuple(call_declared(self.family, "speech.unspoken_tokens", self.view))

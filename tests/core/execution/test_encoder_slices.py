@@ -158,12 +158,14 @@ def test_an_interruption_in_a_slice_costs_nothing(engine: Engine, alone: Callabl
         engine.block_manager.reset()
         waiting, finished = asked[::-1], {}
         with interrupted_after(rng.randrange(1, 3000), FILES) as struck:
-            while waiting or engine.has_unfinished_requests:
+            goes_on = True
+            while goes_on:
                 try:
                     if waiting and waiting[-1][0] not in finished:
                         engine.add_request(*waiting[-1])
                         waiting.pop()
                     finished |= {output.request_id: output for output in engine.step() if output.finished}
+                    goes_on = bool(waiting) or engine.has_unfinished_requests
                 except KeyboardInterrupt:
                     if waiting and waiting[-1][0] in engine.scheduler._groups:
                         waiting.pop()

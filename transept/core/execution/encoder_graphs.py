@@ -106,7 +106,9 @@ class EncoderGraphs:
             )
             return None
 
-    def record_pass(self, encode: Callable[[], Tensor], slots: Tensor) -> tuple[Callable[[], Tensor], ...]:
+    def record_pass(
+        self, encode: Callable[[], Tensor], slots: Tensor
+    ) -> tuple[Callable[[], Tensor], Callable[[], Tensor]]:
         """Record `encode` and the write of each layer's keys and values. slots: for each row of the encoder's output.
 
         Returns the replay, and the recorded step, which holds tensors that a CUDA graph reads but does not own. The

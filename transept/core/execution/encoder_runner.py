@@ -57,7 +57,7 @@ class EncoderRunner:
 
     def record(self, recorder: Recorder) -> None:
         """Replay recurring passes as CUDA graphs, if the attention backend can replay encoders."""
-        if self.backend.replays_encoders:
+        if self.backend.replays_encoders and self._layers:
             self.graphs = EncoderGraphs(self._model.model, self._layers, recorder, self._features_of)
 
     def __call__(self, encodes: Sequence[Encode]) -> None:

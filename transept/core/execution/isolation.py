@@ -43,7 +43,7 @@ class Isolation(Generic[FailableT]):
         try:
             yield
         except Exception as error:  # of any kind: a model, a mapper and a logits processor may be a plugin's
-            if fails_whole_step(error, self._device):
+            if ends_engine(error, self._device):
                 raise
             self.interruption = interruption_of(error) or self.interruption
             if len(batch) == 1:
@@ -53,8 +53,8 @@ class Isolation(Generic[FailableT]):
                 self._waiting += [batch[middle:], batch[:middle]]
 
 
-def fails_whole_step(error: Exception, device: torch.device) -> bool:
-    """True if an error ends the step for all requests: ranks are out of step, or the device has failed."""
+def ends_engine(error: Exception, device: torch.device) -> bool:
+    """True if an error ends the engine: ranks are out of step, or the device has failed."""
     return isinstance(error, ExchangeError) or is_fatal(error, device)
 
 

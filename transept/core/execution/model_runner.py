@@ -17,7 +17,7 @@ from transept.core.execution.checked_model import CheckedModel
 from transept.core.execution.decoder_runner import DecoderRunner
 from transept.core.execution.device_errors import fatal_errors_end_the_engine
 from transept.core.execution.encoder_runner import EncoderRunner
-from transept.core.execution.isolation import Isolation, fails_whole_step, interruption_of
+from transept.core.execution.isolation import Isolation, ends_engine, interruption_of
 from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.prompt_probes import PromptProbes
 from transept.core.execution.recorder import Recorder
@@ -138,7 +138,7 @@ class ModelRunner:
             with self._all_ranks_or_none():
                 return IssuedStep(self._compute(step))
         except Exception as error:
-            if fails_whole_step(error, self.device):
+            if ends_engine(error, self.device):
                 raise
             self.stage.fail(error, encodes=bool(step.encodes))
             failed = StepOutput(
@@ -166,7 +166,7 @@ class ModelRunner:
         try:
             yield
         except Exception as raised:
-            if fails_whole_step(raised, self.device):
+            if ends_engine(raised, self.device):
                 raise
             error = raised
         failed = self.ranks.all_gather_int(int(error is not None))

@@ -1,7 +1,7 @@
-"""Memory in large pages, for tensors that are read sequentially: hardware prefetching stops at the end of a page.
+"""Memory in huge pages, for tensors that are read sequentially: hardware prefetching stops at the end of a page.
 
 Linux gives a program pages of 2 MB on request, if `transparent_hugepage/enabled` is "madvise" or "always". Activations
-do not use them: they are allocated often, and the system clears each large page first.
+do not use them: they are allocated often, and the system clears each huge page first.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ MADV_HUGEPAGE = 14  # madvise(2)'s number
 
 
 def empty_in_huge_pages(*size: int, dtype: torch.dtype, small_ends: bool = False) -> Tensor:
-    """Return ``torch.empty`` of this size on the CPU, in large pages as far as whole ones fit.
+    """Return ``torch.empty`` of this size on the CPU, in huge pages as far as whole ones fit.
 
-    small_ends: True to use small pages for the last large page of each row of the first dimension, for rows that are
+    small_ends: True to use small pages for the last huge page of each row of the first dimension, for rows that are
     written from both ends, and usually little at the last.
     """
     num_bytes = torch.Size(size).numel() * dtype.itemsize

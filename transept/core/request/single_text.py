@@ -18,7 +18,7 @@ WITHOUT_RESULT: Mapping[str, str] = {
     "logprobs": f"log probabilities of its tokens call {INSTEAD}",
     "prompt_probe": "the result of a prompt_probe call Engine.generate",
 }
-UNSUGGESTED = {*WITHOUT_RESULT, "n", "num_return_sequences", "detokenize"}  # refused below, with one exception each
+UNSUGGESTED = {*WITHOUT_RESULT, "n", "num_return_sequences", "detokenize"}  # the call accepts only their defaults
 
 
 def params_of_single_text(what: str, sampling: Mapping[str, Any]) -> SamplingParams:

@@ -105,9 +105,9 @@ def _choose(source: str | None, target: str | None, *choices: list[tuple[str, st
             return TextTask(f"translation_{x}_to_{y}", prefix=prefix)
         if fitting:
             missing = [name for name, language in given.items() if language is None]
-            add = " and ".join(f"{{{name}}}" for name in missing)
+            add = " and ".join(f"{{{name}}}" for name in missing) or "languages of which the config has one pair"
             message = f"several translations fit {_given(given)}; give {add}: {_list(fitting)}"
-            raise ParameterError(message, param=missing[0], others=given)
+            raise ParameterError(message, param=missing[0] if missing else "target", others=given)
     known = choices[-1] or choices[0]
     wrong = "source" if target is None or asked[0] not in (None, *(x.casefold() for x, _ in known)) else "target"
     message = f"this model makes no translation with {_given(given)}. It makes: {_list(known)}"
@@ -116,7 +116,7 @@ def _choose(source: str | None, target: str | None, *choices: list[tuple[str, st
 
 def _given(languages: Mapping[str, str | None]) -> str:
     """Return the languages that the user named, for a message."""
-    return ", ".join(f"{{{name}=}}" for name, language in languages.items() if language) or "this model"
+    return ", ".join(f"{{{name}=}}" for name, language in languages.items() if language is not None) or "this model"
 
 
 def _list(pairs: list[tuple[str, str]]) -> str:

@@ -113,9 +113,14 @@ async def upload(form: Given, what: str = "audio") -> AsyncGenerator[Upload, Non
     with contextlib.ExitStack() as stack:  # without /proc: a copy with a path, from which decoders can stream
         with kept():
             copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="transept-"))
-            await given.seek(0)
-            await run_in_threadpool(shutil.copyfileobj, given.file, copy, 1 << 20)
-            copy.flush()
+            try:
+                await given.seek(0)
+                await run_in_threadpool(shutil.copyfileobj, given.file, copy, 1 << 20)
+                copy.flush()
+            except OSError:
+                with contextlib.suppress(OSError):  # closing flushes again
+                    copy.close()
+                raise
         yield Upload(name, copy.name, what)
 
 

@@ -135,7 +135,8 @@ async def _image(form: Given, upload: forms.Upload) -> tuple[forms.Upload, Any, 
     """
     given, options = form.part(PageOptions), form.made(PageOptions)
     if not await run_in_threadpool(_is_pdf, upload.data):
-        for name in given:
+        if given:
+            name = next(iter(given))
             message = f"{name} is for PDFs, and the upload is not one: leave it out"
             raise ApiError(400, message, param=name, code="unsupported")
         return upload, upload.data, {}

@@ -76,7 +76,10 @@ class _Parser(MultiPartParser):
         _, options = parse_options_header(disposition)
         header = Message()
         header["Content-Disposition"] = disposition.decode("latin-1")
-        name = header.get_filename()  # also decodes filename*
+        try:
+            name = header.get_filename()  # also decodes filename*
+        except ValueError:  # its charset is unknown or cannot decode it; UnicodeError is a ValueError
+            name = disposition.partition(b"''")[2].decode("latin-1") or "upload"
         if b"filename" not in options and name is not None:
             quoted = name.replace("\\", "\\\\").replace('"', '\\"').encode(self._charset, errors="replace")
             self._current_part.content_disposition = disposition + b'; filename="' + quoted + b'"'

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from transept.core.outputs import RequestOutput
     from transept.core.request.prompts import Request
 
-CERTAIN = 0.995  # probability; English and French by themselves are mostly above it, and with 3 s of another language
-# at 0.50 to 0.95; but French that goes before Spanish is at 0.99
+# Probability. A window in only English or only French is mostly above it; one with 3 s of another language is at
+# 0.50 to 0.95, but French before Spanish is at 0.99.
+CERTAIN = 0.995
 LIKELY = -0.3  # mean log probability of a window's tokens: -0.1 to -0.3, with some of another language -0.3 to -0.6
 PAUSE = 0.3  # seconds; languages change only at pauses of this length
 SHORTEST = 1.0  # seconds; shorter speech says too little about its language
