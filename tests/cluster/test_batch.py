@@ -70,7 +70,7 @@ def test_files_of_all_kinds_of_inputs_to_rows(tiny_en_dir: Path, librivox: Path,
     lines = done.stderr.splitlines()
     assert lines[0] == "transept: /nowhere.wav: there is no such file"
     assert lines[1].startswith(f"transept: {tmp_path}/broken.wav: audio file")
-    assert lines[-2] == f"4 rows: 3 done, 1 failed ({tmp_path}/broken.wav), 1 arguments without any file"
+    assert lines[-2] == f"4 rows: 3 done, 1 failed ({tmp_path}/broken.wav), 1 argument without any file"
     assert "by 2 replicas of 1 thread;" in lines[-1]
     assert len(lines) == 4, done.stderr  # nothing of Ray's own
 
