@@ -323,7 +323,7 @@ def test_what_is_pasted_from_openai_whisper_runs(command: Command, clips: list[P
         (["-f", "karaoke"], 2, 'no format "karaoke". Known: all, ass, csv, json, lrc, srt, tsv, txt, vtt.'),
         (["--word_timestamps", "yes"], 2, "must be True or False, not 'yes'"),
         (["-f", "txt,json", "--word-timestamps", "--highlight-words"], 2, "--highlight-words lays out subtitles"),
-        (["-f", "vtt", "--max-line-count", "2"], 2, "add --max-line-width"),
+        (["-f", "vtt", "--max-line-count", "2"], 2, "set --max-line-width"),
         (["-f", "vtt", "--max-words-per-line", "0"], 2, "--max-words-per-line must be an integer of at least 1"),
         (["--temperature-increment-on-fallback", "-0.2"], 2, "must be a number of at least 0.01, not -0.2"),
         (["--json", "--verbose"], 2, "not allowed with"),

@@ -122,6 +122,7 @@ def test_the_file_is_called_as_the_recording(server: ServeProcess, file_name: st
         ({"max_line_width": 0}, "max_line_width"),
         ({"max_line_width": "42"}, "max_line_width"),
         ({"highlight_words": 1}, "highlight_words"),
+        ({"max_line_count": 2}, "max_line_count"),  # without a width
         ({"max_words_per_line": 3}, "max_words_per_line"),  # there are no words
         ({"max_line_with": 3}, "max_line_with"),
     ],

@@ -124,10 +124,6 @@ def check_layout(parser: argparse.ArgumentParser, arguments: argparse.Namespace)
         option = flag(next(iter(layout)))
         parser.error(f"{option} lays out subtitles; write some with --output-format srt, vtt, lrc or ass")
     SubtitleLayout(**layout)
-    if "max_line_count" in layout and "max_line_width" not in layout:
-        parser.error("--max-line-count needs the width of a line; add --max-line-width")
-    if "max_line_count" in layout and "max_words_per_line" in layout:
-        parser.error("--max-line-count fills each subtitle with words; leave --max-words-per-line out")
 
 
 def subtitle_layout(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from transept.errors import ParameterError, suggest
+from transept.options import take_options
 from transept.speech.output.subtitles import Cue, SubtitleLayout, cues_of_words, fill_subtitles
 from transept.speech.output.writers import FORMATS as WRITERS
 from transept.speech.output.writers import subrip, web_video_text
@@ -17,6 +18,13 @@ from transept.speech.segments import Segment, Word
 FORMATS = ("txt", "vtt", "srt", "tsv", "json")  # of "all"
 SUBTITLES = {"vtt": web_video_text, "srt": subrip}
 Writer = Callable[..., None]
+
+
+class Layout(SubtitleLayout):
+    """A layout whose options may be without effect, such as max_line_count without max_line_width."""
+
+    def __post_init__(self) -> None:
+        take_options(self)
 
 
 def get_writer(output_format: str, output_dir: str) -> Writer:
@@ -39,7 +47,7 @@ def get_writer(output_format: str, output_dir: str) -> Writer:
         segments = [_segment(each) for each in result["segments"]]
         asked = {name: value for name, value in {**(options or {}), **layout}.items() if value not in (None, False)}
         with_words = bool(segments) and segments[0].words is not None
-        layout_of_subtitles = SubtitleLayout(**asked) if with_words else SubtitleLayout()
+        layout_of_subtitles = Layout(**asked) if with_words else SubtitleLayout()
         stem = Path(os.path.basename(audio_path)).stem
         for name in formats:
             file = Path(output_dir) / f"{stem}.{name}"

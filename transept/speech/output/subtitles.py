@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from transept.errors import ParameterError
-from transept.options import Option, declares_options, take_options
+from transept.options import Option, declares_options, refusal, take_options
 from transept.speech.segments import Segment, Word
 from transept.speech.word_breaks import SHORTEST, lengthened, may_break, whole_words
 
@@ -28,7 +28,7 @@ BLANK_LINES = re.compile(r"[\r\n][ \t\r\n]*")  # would end a subtitle in its fil
 class SubtitleLayout:
     """How words are laid out as subtitles. Every option needs the times of words.
 
-    Raises ParameterError for an unknown option, a number below 1, and a highlight_words that is not True or False.
+    Raises ParameterError for unknown, invalid or contradictory options.
     """
 
     highlight_words: Annotated[bool, Option("underline each word while it is spoken")] = False
@@ -48,6 +48,10 @@ class SubtitleLayout:
 
     def __post_init__(self) -> None:
         take_options(self)
+        if self.max_line_count is not None and self.max_line_width is None:
+            raise refusal(self, "{max_line_count} needs the width of a line; set {max_line_width}")
+        if self.max_line_count is not None and self.max_words_per_line is not None:
+            raise refusal(self, "{max_line_count} fills each subtitle with words; leave {max_words_per_line} out")
 
     @property
     def needs_words(self) -> bool:
