@@ -1,0 +1,1 @@
+"""Subtitle files of any program, read as cues."""
