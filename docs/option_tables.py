@@ -36,13 +36,14 @@ checkers refuse wrong ones.
 
 In Python, options are keyword arguments. A flag may be written with underscores (`--beam_size`). A flag without a value
 may be followed by `True` or `False`. A form field of `POST /v1/audio/transcriptions` has the option's own name.
-`vad_options` is sent as JSON, or with a field such as `vad_options[threshold]` for each of its options.
+`vad_options` is sent as JSON, or with a field such as `vad_options[threshold]` for each of its options. Of the
+commands, only `transept serve` reads options from environment variables; the others report those that they do not read.
 """
 ALIASES = """## Other programs' names
 
 Names of openai-whisper, faster-whisper, transformers, vLLM and OpenAI's API that mean the same as an option. They are
-accepted as keywords, flags, fields of HTTP requests, environment variables and settings. Giving an option by two names
-is an error.
+accepted as keywords, flags, fields of HTTP requests, and settings of `transept serve`. Giving an option by two names is
+an error.
 """
 
 
@@ -81,6 +82,8 @@ def _section(title: str, kind: Any, doors: str) -> str:
     rows = []
     for each in options:
         name = f"vad_options.{each.name}" if kind is VadOptions else written(each)
+        if kind is ServerSettings:
+            each = dataclasses.replace(each, name=name)  # the key in TOML
         called = flag(name) if each.name in WITH_FLAG.get(kind, [each.name]) and each.name not in WITHOUT_FLAG else ""
         variable = PREFIX + name.upper() if kind is ServerSettings and each.name != "engine" else ""
         rows.append(row(each, called, variable))

@@ -169,7 +169,7 @@ def test_a_flag_wins_over_a_variable_of_another_name() -> None:
             {"TRANSEPT_THREADS": "1", "TRANSEPT_CPU_THREADS": "1"},
             "TRANSEPT_THREADS and TRANSEPT_CPU_THREADS are the same option: give one of them",
         ),
-        ({"TRANSEPT_FP16": "maybe"}, "TRANSEPT_FP16 must be True or False, not 'maybe'"),
+        ({"TRANSEPT_FP16": "maybe"}, "TRANSEPT_FP16 must be true or false, not 'maybe'"),
     ],
 )
 def test_variables_are_named_in_an_error(environment: dict[str, str], message: str) -> None:

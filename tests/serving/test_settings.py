@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from transept.cli import main
 from transept.errors import ParameterError
 from transept.serving.configuration import ENGINE, SETTINGS, has_many, read_settings, written
 from transept.serving.settings import ModelSource, ServerSettings
@@ -104,6 +105,8 @@ def test_models_have_names(tmp_path: Path) -> None:
     for toml in (f"models = {texts}", '[models]\n"openai/whisper-base" = "openai/whisper-base"\ncnn = "./bart"'):
         (tmp_path / "server.toml").write_text(toml)
         assert read_settings({}, {"TRANSEPT_CONFIG": str(tmp_path / "server.toml")}).models == expected
+    with pytest.raises(ParameterError, match=r'^TRANSEPT_MODELS: two models are called "a"; give each its own name'):
+        read_settings({}, {"TRANSEPT_MODELS": "a,a"})
 
 
 def test_a_key_file_lies_beside_the_settings_that_name_it(tmp_path: Path) -> None:
@@ -125,17 +128,25 @@ def test_the_file_takes_any_option_of_the_engine(tmp_path: Path) -> None:
         ("hots = 'a'", "unknown setting 'hots'. Did you mean 'host'"),
         ("max-queue = 5", "Did you mean 'max_queue'"),
         ("port = 'a'", "port must be an integer of at least 0 and at most 65535, not 'a'"),
-        ("port = true", "port must be an integer of at least 0 and at most 65535, not True"),
+        ("port = true", "port must be an integer of at least 0 and at most 65535, not true"),
         ("port = 1.5", "port must be an integer of at least 0 and at most 65535, not 1.5"),
-        ("log_json = 1", "log_json must be True or False, not 1"),
+        ("log_json = 1", "log_json must be true or false, not 1"),
         ("cors = [1]", "cors must be a text, not 1"),
         ("models = 5", "models must be a text, not 5"),
-        ("[models]\na = 5", "a must be a text, not 5"),
+        ("[models]\na = 5", '.toml": models.a must be a text, not 5'),
         ("engine = 5", "engine must be a table"),
         ("[engine]\ndevise = 'cpu'", "server.toml\": engine has no option 'devise'. Did you mean 'device'"),
         ("[engine]\ncpu_threads = -1", 'server.toml": engine.cpu_threads must be an integer of at least 0, not -1'),
         ("[engine]\ncompute_type = 'int9'", 'engine.compute_type must be "default", "auto"'),
         ("cpu_threads = 1", "cpu_threads is an option of the engine; write it under [engine]"),
+        ("[engine]\nfp16 = 'x'", ".toml\": engine.fp16 must be true or false, not 'x'"),
+        ("[engine]\nthreads = -1", '.toml": engine.threads must be an integer of at least 0, not -1'),
+        ("[engine]\nthreads = 1\ncpu_threads = 1", '.toml": engine.threads and engine.cpu_threads are the same'),
+        ("[engine.limits]\nmax_audio_seconds = 0", '.toml": engine.limits.max_audio_seconds must be a number above 0'),
+        (
+            "[engine]\nmax_num_seqs = 5\nmax_decoder_tokens = 3",
+            '.toml": engine.max_decoder_tokens=3 is under engine.max_num_seqs=5',
+        ),
         ("[engine]\nmodel = 'a'", "leave it out of engine"),
         ("[engine]\nmax_num_seqs = 0", "max_num_seqs must be an integer of at least 1"),
         ("[engine.limits]\nmax_audio = 0", "engine.limits has no 'max_audio'"),
@@ -144,10 +155,15 @@ def test_the_file_takes_any_option_of_the_engine(tmp_path: Path) -> None:
         ("api_key_file = 'none'", "cannot be read: No such file"),
     ],
 )
-def test_a_mistake_in_the_file_is_told(toml: str, message: str, tmp_path: Path) -> None:
+def test_a_mistake_in_the_file_is_told(
+    toml: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(ParameterError) as raised:
         settings(toml, folder=tmp_path)
     assert message in str(raised.value)
+    with pytest.raises(SystemExit):  # the command does not speak of flags that were not given
+        main(["serve", "a", "--config", str(tmp_path / "server.toml")])
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,7 @@ def _flag(parser: Parser, name: str) -> str | None:
     """
     alias = parser._option_string_actions.get(flag(name))
     whole, _, part = name.partition(".")
-    dests = (name, name.replace("_options.", "_"), name.rpartition(".")[2], alias and alias.dest)
+    dests = (name, name.replace("_options.", "_"), name.removeprefix("limits."), alias and alias.dest)
     if found := next((parser.given[dest] for dest in dests if dest in parser.given), None):
         return found
     if part and whole in parser.given:

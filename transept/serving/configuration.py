@@ -71,7 +71,7 @@ def read_settings(flags: Given, environment: Mapping[str, str]) -> ServerSetting
             found["cors"] = tuple(found["cors"])
         return ServerSettings(models, api_keys=keys, engine=engine, **found)
     except ParameterError as error:
-        raise error.renamed(partial(_place, places)) from None
+        raise _as_written(error, partial(_place, places)) from None
 
 
 def _place(places: Mapping[str, str], name: str) -> str:
@@ -80,11 +80,29 @@ def _place(places: Mapping[str, str], name: str) -> str:
     return places.get(part) or (f"{places[whole]}{name[len(whole) :]}" if whole in places else name)
 
 
-def unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each TRANSEPT_ variable that has no effect, with the nearest known one."""
-    known = [*OTHER_VARIABLES, f"{PREFIX}CONFIG", *(variable for variable, *_ in _variables())]
-    unknown = sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
-    return [f"the variable {name} is unknown and has no effect.{_near(name, known)}" for name in unknown]
+def _as_written(error: ParameterError, place_of: Callable[[str], str]) -> ParameterError:
+    """Return an error with the places of its options in place of their names, and with values as TOML has them."""
+    message = error.spelt("{{{}}}".format, lambda name, value: f"{{{name}}}={_toml(value)}", _toml)
+    if error.param and f"{{{error.param}}}" not in message and (place := place_of(error.param)) != error.param:
+        message = f"{place}: {message}"
+    plain = ParameterError(message, param=error.param, value=error.value, others=error.others)
+    return plain.renamed(lambda name: place_of(name) if name == error.param else place_of(name).rpartition('": ')[2])
+
+
+def _toml(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else shown(value)
+
+
+def variables_without_effect(environment: Mapping[str, str], *, serves: bool) -> list[str]:
+    """Return sentences about the TRANSEPT_ variables that have no effect on a command. serves: True for the server."""
+    of_server = [f"{PREFIX}CONFIG", *(variable for variable, *_ in _variables())]
+    known = [*OTHER_VARIABLES, *(of_server if serves else ())]
+    useless = sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
+    unknown = [name for name in useless if name not in of_server]
+    sentences = [f"the variable {name} is unknown and has no effect.{_near(name, known)}" for name in unknown]
+    if unread := [name for name in useless if name in of_server]:
+        sentences.append(f"only transept serve reads {' and '.join(unread)}; other commands take flags")
+    return sentences
 
 
 def _near(variable: str, known: list[str]) -> str:
@@ -121,7 +139,7 @@ def _of_environment(environment: Mapping[str, str]) -> tuple[dict[str, Any], dic
     try:
         return by_own_names(found, ENGINE.values()), places
     except ParameterError as error:
-        raise error.renamed(lambda name: PREFIX + name.upper()) from None
+        raise _as_written(error, lambda name: PREFIX + name.upper()) from None
 
 
 def _in(place: str, value: Callable[[], Any]) -> Any:
@@ -129,7 +147,7 @@ def _in(place: str, value: Callable[[], Any]) -> Any:
     try:
         return value()
     except ParameterError as error:
-        raise error.renamed(lambda _: place) from None
+        raise _as_written(error, lambda _: place) from None
 
 
 def _of_file(file: Path) -> tuple[dict[str, Any], dict[str, str]]:
@@ -159,14 +177,14 @@ def _of_file(file: Path) -> tuple[dict[str, Any], dict[str, str]]:
             try:
                 found[name] = by_own_names(value, ENGINE.values())
             except ParameterError as error:
-                raise error.renamed(lambda each: f"engine.{each}").at(f'"{file}"') from None
+                raise _as_written(error, f'"{file}": engine.{{}}'.format) from None
             keys = {each: each for each in found[name]} | aliases_in(value, ENGINE.values())
             places |= {"engine": f'"{file}": engine', **{own: f'"{file}": engine.{key}' for own, key in keys.items()}}
             continue
         setting, place = known[name], f'"{file}": {name}'
         places[setting.name] = place
         if setting is MODELS and isinstance(value, dict):  # a table of name = model
-            value = [each + "=" + _text(model, f'"{file}": {each}') for each, model in value.items()]
+            value = [each + "=" + _text(model, f'"{file}": models.{each}') for each, model in value.items()]
         if has_many(setting):
             values = value if isinstance(value, list) else [value]
             found[setting.name] = [_text(each, place) for each in values]
