@@ -8,19 +8,18 @@ import functools
 import json
 import operator
 import re
-import types
 import typing
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from transept.core.config import EngineConfig
 from transept.core.request.limits import Limits
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.request.single_text import WITHOUT_RESULT
 from transept.multimodal.audio_limits import AudioLimits
-from transept.options import declared
+from transept.options import declared, members_of
 from transept.speech.options import NOT_OF_ALIGNMENT, TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.vad.options import VadOptions
@@ -134,11 +133,10 @@ def _class(each: Keywords, imports: dict[str, str]) -> Iterator[str]:
     yield f'    """The options of {each.about}."""'
     if each.options:
         yield ""
-    hints = typing.get_type_hints(each.kind, include_extras=True) if each.options else {}
     aliases: dict[str, list[str]] = {}
     for name in each.options:
         option = declared(each.kind)[name]
-        parts = _parts(hints[name], option.option.also, imports)
+        parts = _parts(option.kind, option.option.also, imports)
         yield from _field(name, parts)
         for alias in option.aliases:
             of_alias = parts if alias.values is None else _parts(_type_of(alias.values), "", imports)
@@ -159,7 +157,7 @@ def _field(name: str, parts: list[str]) -> list[str]:
 
 def _parts(hint: Any, also: str, imports: dict[str, str]) -> list[str]:
     """Return the members of a union: those of the declared type, and `also`."""
-    given = [_source(each, imports) for each in _members(hint)]
+    given = [_source(each, imports) for each in members_of(hint)]
     for name in re.findall(r"\b[a-zA-Z_.]+\b", also):
         module, _, _ = name.rpartition(".")
         if module:
@@ -175,12 +173,6 @@ def _type_of(values: Iterable[Any]) -> Any:
     words = tuple(value for value in values if isinstance(value, str))
     kinds = dict.fromkeys(type(value) for value in values if not isinstance(value, str))
     return functools.reduce(operator.or_, kinds, Literal[words]) if words else functools.reduce(operator.or_, kinds)
-
-
-def _members(hint: Any) -> tuple[Any, ...]:
-    if typing.get_origin(hint) is Annotated:
-        return _members(typing.get_args(hint)[0])
-    return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
 
 
 def _source(hint: Any, imports: dict[str, str]) -> str:

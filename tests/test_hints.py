@@ -47,7 +47,7 @@ def said(name: str, known: Iterable[str]) -> str:
 
 
 TRANSCRIBE = {  # what is suggested, or the sentence that is said -> what was typed
-    "model": "modell",
+    "model": "modell modle",
     "language": "langauge lanugage lang",
     "task": "tsak translate",
     "target_language": "target_lang to_lang",
@@ -57,7 +57,7 @@ TRANSCRIBE = {  # what is suggested, or the sentence that is said -> what was ty
     "word_timestamps": "word_timestamp words timestamps",
     "initial_prompt": "initial_promt promt prompt_text",
     "hotwords": "hot_words keywords",
-    "diarize": "diarise speakers diarization tinydiarize",
+    "diarize": "diarise speakers diarization tinydiarize num_speakers",
     "condition_on_previous_text": "condition_on_prev_text max_context",
     "carry_initial_prompt": "carry_prompt",
     "compression_ratio_threshold": "compression_threshold entropy_thold",
@@ -93,13 +93,13 @@ TRANSCRIBE = {  # what is suggested, or the sentence that is said -> what was ty
     "suppress_tokens": "nst",
     "highlight_words": "karaoke",
     "token_logprobs": "logprobs",
-    "A diarizer detects the number of speakers; see diarize.": "num_speakers",
     "One engine serves all calls and threads at once.": "num_workers",
     "The hub's token is read from the environment variable HF_TOKEN.": "token",
-    "Times of words need no further model; set word_timestamps.": "align_model",
-    "Existing files are overwritten, unless skip_existing is set.": "overwrite",
+    "Times of words need no further model; set <word_timestamps>.": "align_model",
+    "Existing files are overwritten, unless <skip_existing> is set.": "overwrite",
     "The input is the first argument, without a name.": "input text",
-    NOTHING: "qqq top_k top_p grammar encoding debug print_special max suppress no_vad",
+    "Grammars are not supported.": "grammar",
+    NOTHING: "qqq top_k top_p encoding debug print_special max suppress no_vad",
 }
 
 
@@ -121,7 +121,7 @@ def test_options_of_the_command(typed: str, meant: str) -> None:
         ("summarize", "max_input_tokens", "max_source_tokens"),
         ("summarize", "topk", "top_k"),
         ("summarize", "best_of", "One text is returned; Engine.generate draws several samples with n."),
-        ("generate", "num_beam_groups", "Diverse beam search is not supported; num_beams runs a plain one."),
+        ("generate", "num_beam_groups", "Diverse beam search is not supported; <beam_size> runs a plain one."),
         ("read", "page", "pdf_pages(file, dpi=...) makes images of a PDF's pages; transept read has --dpi."),
         ("translate", "source_lang", "source_language"),
         ("translate", "target_lang", "target_language"),
@@ -145,12 +145,17 @@ def test_options_of_other_commands(command: str, typed: str, meant: str) -> None
             "Write a result by its method: transcript.write('talk.srt').",
         ),
         (TranscriptionOptions, "max_len", NOTHING),
+        (TranscriptionOptions, "max_line_width", "It is for files: transcript.to_srt(max_line_width=42)."),
         (EngineConfig, "devise", "device"),
         (EngineConfig, "batch_size", "max_num_seqs"),
         (EngineConfig, "compute_typ", "compute_type"),
         (EngineConfig, "attn_implementation", "attention_backend"),
         (EngineConfig, "swap_space", "swap_bytes"),
-        (EngineConfig, "data_parallel_size", "To split a model, set tensor_parallel_size and pipeline_parallel_size."),
+        (
+            EngineConfig,
+            "data_parallel_size",
+            "To split a model, set <tensor_parallel_size> or <pipeline_parallel_size>.",
+        ),
         (SamplingParams, "num_beam", "num_beams"),
         (SamplingParams, "topk", "top_k"),
         (SamplingParams, "topp", "top_p"),
@@ -159,7 +164,7 @@ def test_options_of_other_commands(command: str, typed: str, meant: str) -> None
         (SamplingParams, "best_of", "n"),
         (TranscriptionOptions, "max_completion_tokens", "max_new_tokens"),
         (TranscriptionOptions, "src_lang", "language"),
-        (SamplingParams, "typical_p", "That method of sampling is not supported; top_p is similar."),
+        (SamplingParams, "typical_p", "That method of sampling is not supported; <top_p> is similar."),
         (SamplingParams, "guided_decoding", NOTHING),
     ],
 )

@@ -1,5 +1,6 @@
 """What importing Transept does not import, and the names that its two public modules offer."""
 
+import ast
 import importlib
 import json
 import os
@@ -119,6 +120,19 @@ def test_every_public_name_resolves(public):
     for name in module.__all__:
         assert getattr(module, name) is not None
     assert set(module._LAZY_IMPORTS) <= set(module.__all__)
+
+
+@pytest.mark.parametrize("public", ["transept", "transept.authoring", "transept.cluster"])
+def test_type_checkers_see_the_names_that_load_on_first_use(public):
+    module = importlib.import_module(public)
+    (block,) = (
+        each
+        for each in ast.parse(Path(module.__file__).read_text()).body
+        if isinstance(each, ast.If) and "TYPE_CHECKING" in ast.unparse(each.test)
+    )
+    seen = {name.name: each.module for each in block.body for name in each.names}
+    assert seen == {**module._LAZY_IMPORTS, **({"aio": "transept"} if public == "transept" else {})}
+    assert {name for name in dir(module) if not name.startswith("__")} == seen.keys()
 
 
 @pytest.mark.parametrize("public", ["transept", "transept.authoring"])

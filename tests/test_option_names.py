@@ -76,3 +76,21 @@ def test_what_is_shown_is_known_and_what_is_not_is_refused(call: Callable[..., A
         call("x", model=tmp_path, thread=1)
     with pytest.raises(ParameterError, match=r"no option 'quantize'\. Here that is 'quantization'"):
         call("x", model=tmp_path, quantize="int8")
+    with pytest.raises(ParameterError, match=r"has no argument 'modle'\. Did you mean 'model'\?"):
+        call("x", modle=tmp_path)
+    with pytest.raises(ParameterError, match=r"^model and model_size_or_path are the same option"):
+        call("x", tmp_path, model_size_or_path=tmp_path)
+
+
+def test_an_argument_of_the_call_itself_is_suggested() -> None:
+    with pytest.raises(ParameterError, match=r"^transcribe has no argument 'progres'\. Did you mean 'progress'\?$"):
+        transept.transcribe("x", progres=True)
+    with pytest.raises(ParameterError, match=r"^model and model_size_or_path are the same option"):
+        EngineConfig("x", model_size_or_path="x")
+
+
+def test_a_signature_shows_types_and_no_help() -> None:
+    shown = str(inspect.signature(transept.transcribe))
+    assert "beam_size: int | None = None" in shown
+    assert "Annotated" not in shown
+    assert len(shown) < 4000

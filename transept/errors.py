@@ -238,7 +238,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     others = {each: _words(each) for each in sorted(known)}
     slips = {each: _slips(words, other) for each, other in others.items()}
     if near := {each: slip for each, slip in slips.items() if slip is not None}:
-        return min(near, key=lambda each: (near[each], len(each)))
+        return min(near, key=lambda each: (near[each], abs(len(each) - len(name)), len(each)))
     if len(plain) < SHORTEST_BEGIN:
         return None
     longer = [

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any, Protocol, TypeVar, cast
 
-from transept.errors import ParameterError, either, nearest, suggest
+from transept.errors import OPTION, ParameterError, either, nearest, suggest
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 
@@ -94,6 +94,12 @@ def by_own_names(given: Mapping[str, Any], options: Iterable[Named]) -> dict[str
     return found
 
 
+def own_keywords(positional: Mapping[str, Any], given: Mapping[str, Any], options: Iterable[Named]) -> dict[str, Any]:
+    """Return a call's keywords as `by_own_names` does. positional: its other arguments, which no alias may repeat."""
+    found = by_own_names({**positional, **given}, options)
+    return {name: value for name, value in found.items() if name in given or name not in positional}
+
+
 def aliases_in(given: Container[str], options: Iterable[Named]) -> dict[str, str]:
     """Map options to the aliases by which they are given. Omits aliases with separate values."""
     pairs = ((each.name, alias) for each in options for alias in each.aliases)
@@ -163,7 +169,9 @@ def hint(name: str, known: Iterable[str], shown: Callable[[str], str] = repr) ->
     plain = dashes + name.lower().replace("-", "_").lstrip("_")
 
     def note(theirs: str, ours: str) -> str:
-        return f" {SENTENCES[theirs, ours]}" if (theirs, ours) in SENTENCES else ""
+        sentence = SENTENCES.get((theirs, ours), "")
+        text = OPTION.sub(lambda found: shown(found[1]) if found[1] in known else found[1], sentence)
+        return text and f" {text}"
 
     if ours := next((each for each in ELSEWHERE.get(plain, ()) if each in known), None):
         return f" Here that is {shown(ours)}.{note(plain, ours)}"
@@ -193,21 +201,30 @@ def shows_options(*of: Callable[..., Any], without: Iterable[str] = ()) -> Calla
 
     def decorate(call: Call) -> Call:
         signature = inspect.signature(call)
+        arguments = [name for name, each in signature.parameters.items() if each.kind is not Parameter.VAR_KEYWORD]
         shown = {name: each for name, each in signature.parameters.items() if each.kind is not Parameter.VAR_KEYWORD}
         for taker in of:
             for name, each in inspect.signature(taker).parameters.items():
                 if each.kind is not Parameter.VAR_KEYWORD and name not in without:
                     shown.setdefault(name, each.replace(kind=Parameter.KEYWORD_ONLY))
 
+        known = {*shown, *(alias.name for each in options for alias in each.aliases)}
+
+        def own(args: tuple[Any, ...], given: Mapping[str, Any]) -> dict[str, Any]:
+            for name in given:
+                if name not in known and hint(name, known) in (f" Did you mean {each!r}?" for each in arguments):
+                    raise ParameterError(f"{call.__name__} has no argument {name!r}.{hint(name, known)}", param=name)
+            return own_keywords(dict(zip(arguments, args, strict=False)), given, options)
+
         def by_names(*args: Any, **given: Any) -> Any:
-            own = by_own_names(given, options)
+            keywords = own(args, given)
             with errors_as_given(given, options):
-                return call(*args, **own)
+                return call(*args, **keywords)
 
         async def by_names_async(*args: Any, **given: Any) -> Any:
-            own = by_own_names(given, options)
+            keywords = own(args, given)
             with errors_as_given(given, options):
-                return await call(*args, **own)
+                return await call(*args, **keywords)
 
         found: Any = functools.wraps(call)(by_names_async if inspect.iscoroutinefunction(call) else by_names)
         found.__signature__ = signature.replace(parameters=[*shown.values()])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import json
 import math
 import re
@@ -20,7 +21,15 @@ from numbers import Integral, Real
 from typing import Annotated, Any, Literal, TypeVar
 
 from transept.errors import OPTION, ParameterError, either, shown, suggest
-from transept.option_names import Alias, by_own_names, errors_as_given, finite, near_value, refuse_unknown
+from transept.option_names import (
+    Alias,
+    by_own_names,
+    errors_as_given,
+    finite,
+    near_value,
+    own_keywords,
+    refuse_unknown,
+)
 
 Options = TypeVar("Options")
 
@@ -74,7 +83,7 @@ class DeclaredOption:
     """An option of a dataclass.
 
     types: of its values, except None. choices: the only words that it accepts; empty: any value. optional: True if None
-    is a valid value.
+    is a valid value. kind: the declared type.
     """
 
     name: str
@@ -83,6 +92,7 @@ class DeclaredOption:
     choices: tuple[str, ...]
     optional: bool
     default: Any
+    kind: Any = None
 
     def taken(self, value: Any) -> Any:
         """Validate a value and convert it to the declared type. Raises ParameterError for a bad type or bound."""
@@ -220,12 +230,17 @@ def _declared(cls: Any) -> Mapping[str, DeclaredOption]:
 
 def _declaration(name: str, hint: Any, default: Any) -> DeclaredOption:
     option = next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Option)), Option(""))
-    kind = getattr(hint, "__origin__", hint) if typing.get_origin(hint) is Annotated else hint
-    members = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
+    kind = hint.__origin__ if typing.get_origin(hint) is Annotated else hint
+    members = members_of(kind)
     choices = tuple(word for each in members if typing.get_origin(each) is Literal for word in typing.get_args(each))
     kinds = [typing.get_origin(each) or each for each in members if each is not type(None)]
     plain = tuple(str if each is Literal else each for each in kinds)
-    return DeclaredOption(name, option, plain, choices, type(None) in members, default)
+    return DeclaredOption(name, option, plain, choices, type(None) in members, default, kind)
+
+
+def members_of(kind: Any) -> tuple[Any, ...]:
+    """Return the members of a union, which may include NoneType, or the type itself."""
+    return typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
 
 
 def written(each: DeclaredOption) -> str:
@@ -324,10 +339,15 @@ def declares_options(what: str) -> Callable[[type[Options]], type[Options]]:
         @functools.wraps(make)
         def make_known(self: Options, *args: Any, **given: Any) -> None:
             refuse_unknown(what, given, names)
-            own = by_own_names(given, options.values())
+            own = own_keywords(dict(zip(options, args, strict=False)), given, options.values())
             with errors_as_given(given, options.values()):
                 make(self, *args, **own)
 
+        parameters = [
+            each.replace(annotation=options[name].kind) if name in options else each
+            for name, each in inspect.signature(make).parameters.items()
+        ]
+        make_known.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         cls.__init__ = make_known  # type: ignore[method-assign, assignment]
         cls.declared_options = (*options.values(),)  # type: ignore[attr-defined]  # for `shows_options`
         helps = [(name, each.option) for name, each in options.items() if each.option.help]

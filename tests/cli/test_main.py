@@ -112,7 +112,7 @@ def test_what_a_command_is_about_may_stand_on_both_sides_of_an_option(many: str)
         (["transcribe", "talk.flac", "--channel", "lef"], 'Did you mean "left"?'),
         (["transcribe", "talk.flac", "--channel", "each", "--diarize"], "leave --diarize out"),
         (["transcribe", "talk.flac", "--vad=yes"], "argument --vad: must be True or False, not 'yes'"),
-        (["transcribe", "--word_timestamps", "talk.flac"], "--word_timestamps: must be True or False, not 'talk.flac'"),
+        (["transcribe", "--word_timestamps", "talk.flac"], "--word-timestamps: must be True or False, not 'talk.flac'"),
         (["transcribe", "talk.flac", "--detect-language", "-f", "srt"], "so --output-format has no effect"),
         (["transcribe", "talk.flac", "--detect-language", "--task", "translate"], "so --task has no effect"),
         (
@@ -146,6 +146,15 @@ def test_what_a_command_is_about_may_stand_on_both_sides_of_an_option(many: str)
             ["summarize", "a.txt", "--repetition-penalty", "2"],
             "No flag sets it: in Python it is an option of SamplingParams",
         ),
+        (["generate", "a.txt", "--model", "m", "--n", "2"], "there is no option --n. No flag sets it: in Python"),
+        (["serve", "--model", "base"], "there is no option --model. MODEL is an argument without a name"),
+        (["serve", "base", "--kv-cache-dtype", "fp8"], "Set kv_cache_dtype under [engine] in the file of --config"),
+        (["serve", "base", "--swap-space", "4"], "Here that is swap_bytes. Set swap_bytes under [engine]"),
+        (
+            ["transcribe", "talk.flac", "--align_model", "x"],
+            "Times of words need no further model; set --word-timestamps",
+        ),
+        (["transcribe", "talk.flac", "--min_speakers", "2"], "Here that is --diarize. A diarizer detects the number"),
         (
             ["serve", "base", "--max-num-seqs", "4"],
             "Set max_num_seqs under [engine] in the file of --config, or TRANSEPT_MAX_NUM_SEQS",

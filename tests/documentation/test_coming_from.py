@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 from importlib import import_module
 from pathlib import Path
@@ -71,6 +72,21 @@ def test_every_name_exists(page: Path) -> None:
             resolve(name.partition("(")[0])
         else:
             assert name.partition("=")[0] in options, name
+
+
+COMMANDS = {"whisperx": "transcribe", "openai-whisper": "transcribe", "whisper-cpp": "transcribe", "vllm": "serve"}
+
+
+@pytest.mark.parametrize("page", COMMANDS)
+def test_every_flag_of_the_other_program_is_taken_or_has_a_hint(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text, command = (ROOT / "docs" / "coming-from" / f"{page}.md").read_text(encoding="utf-8"), COMMANDS[page]
+    flags = [name for row in ROW.finditer(text) for name in re.findall(r"`(--?[\w-]+)", row["theirs"]) if name != "---"]
+    assert len(flags) > 8
+    for name in flags:
+        with contextlib.suppress(SystemExit):
+            _parser([command]).parse_args([command, "x", name])
+        message = capsys.readouterr().err.partition(" error: ")[2]
+        assert not re.match(rf"unexpected arguments|there is no option {name}\. See ", message), message
 
 
 @pytest.mark.parametrize("page", pages_with_examples("docs/coming-from"), ids=lambda page: page.stem)

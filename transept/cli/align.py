@@ -41,7 +41,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "segment with times, or each sentence if the text is one line. Segments go to standard output, or with -f or "
         "-o to files.",
         epilog="Exit code: 0 aligned, 1 failed, 2 bad usage.",
-        allow_abbrev=False,
         most_used=MOST_USED,
     )
     parser.add_argument("audio", metavar="AUDIO", help="audio or video file")

@@ -67,7 +67,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "segments, language, duration and error, in part files that are always complete. An interrupted command "
         "continues when it is run again. Needs transept[ray].",
         epilog="Exit code: 0 all rows done, 1 some failed (each has its error in the output), 2 bad usage.",
-        allow_abbrev=False,
         most_used=MOST_USED,
     )
     parser.add_argument(

@@ -61,7 +61,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "transcribe --encoder-context auto. Recordings are transcribed with whole windows, and with margins of silence "
         "after the audio. The smallest margin whose word error rate is within half a point is saved.",
         epilog="Exit code: 0 measured, even if every margin loses words, 1 failed, 2 bad usage.",
-        allow_abbrev=False,
     )
     parser.add_argument("model", metavar="MODEL", help=MODEL)
     parser.add_argument(

@@ -27,7 +27,7 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, *args: Any, most_used: Sequence[str] | None = None, **options: Any) -> None:
-        super().__init__(*args, **{"formatter_class": HelpFormatter, **options})
+        super().__init__(*args, **{"formatter_class": HelpFormatter, "allow_abbrev": False, **options})
         self._most_used = most_used
         self.given: dict[str, str] = {}  # option -> the name that the user wrote
         if most_used is not None:
@@ -130,7 +130,7 @@ class Parser(argparse.ArgumentParser):
             if not equals and rest and self._is_value_of_flag(rest[0], spelt):
                 equals, value = "=", rest.pop(0)
             if equals and value.lower() not in TRUTHS:
-                self.error(f"argument {spelt}: must be True or False, not {value!r}")
+                self.error(f"argument {name}: must be True or False, not {value!r}")
             if value.lower() != "false":
                 yield name
             elif isinstance(action, argparse.BooleanOptionalAction):
@@ -155,17 +155,28 @@ class Parser(argparse.ArgumentParser):
 
     def _hint(self, name: str) -> str:
         plain = name[2:].replace("-", "_")
-        if found := hint(plain, *self._flags()):
+        for action in self._get_positional_actions():
+            if plain in (action.dest, action.dest.removesuffix("s")):
+                return f" {action.metavar} is an argument without a name. See {self.prog} --help."
+        if found := self._without_flag(plain) or hint(plain, *self._flags()):
             return found
+        from transept.foreign_options import ELSEWHERE
+
+        meant = ((ours, self._without_flag(ours)) for ours in ELSEWHERE.get(plain, ()))
+        return next((f" Here that is {ours}.{told}" for ours, told in meant if told), f" See {self.prog} --help.")
+
+    def _without_flag(self, name: str) -> str:
+        """Return where an option of the engine, or of a text, that has no flag is set; empty if it is neither."""
         from transept.core.config import EngineConfig
         from transept.core.request.sampling_params import SamplingParams
 
-        for kind in (SamplingParams, EngineConfig):
-            if plain in declared(kind):
-                if kind is EngineConfig and "--config" in self._option_string_actions:
-                    return f" Set {plain} under [engine] in the file of --config, or TRANSEPT_{plain.upper()}."
+        if name in declared(EngineConfig) and "--config" in self._option_string_actions:
+            return f" Set {name} under [engine] in the file of --config, or TRANSEPT_{name.upper()}."
+        has_texts = any(action.dest == "num_beams" for action in self._actions)
+        for kind in (EngineConfig, *([SamplingParams] if has_texts else [])):
+            if name in declared(kind):
                 return f" No flag sets it: in Python it is an option of {kind.__name__}. See {self.prog} --help."
-        return f" See {self.prog} --help."
+        return ""
 
     def _flags(self) -> tuple[dict[str, str], Callable[[str], str]]:
         """Return the options' names as Python writes them, and a function from such a name to its flag."""

@@ -44,7 +44,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog="Flags override variables, such as TRANSEPT_MAX_QUEUE or TRANSEPT_MODELS (comma-separated), which "
         "override the TOML file: max_queue = 64, options of the engine under [engine]. Exit code: 0 all requests were "
         "finished, 1 some were cut off, or nothing can be served, 2 bad usage, 130 after a second signal.",
-        allow_abbrev=False,
         most_used=MOST_USED,
     )
     parser.add_argument(

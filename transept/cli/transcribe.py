@@ -69,7 +69,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "goes to standard output, or with -f, -o or --beside to files; everything else goes to standard error.",
         epilog="Options of openai-whisper and faster-whisper also work: --word_timestamps True --vad_filter True. "
         "Exit code: 0 all files transcribed, 1 some failed (the others are transcribed), 2 bad usage.",
-        allow_abbrev=False,
         most_used=MOST_USED,
     )
     parser.add_argument(

@@ -69,10 +69,9 @@ class TextGenerator(ClosesEngine):
     def _take(self, engine: Engine) -> None:
         self.engine, model = engine, engine.config.model
         if not self.engine.shape.encoder_takes_text:
-            call, what = ("read_text", "images") if self.engine.spec.vision else ("transcribe", "speech")
+            task = "read images" if self.engine.spec.vision else "transcribe speech"
             raise UnsupportedModelError(
-                f'"{model}" is a "{self.engine.spec.name}" model, whose encoder takes no text; '
-                f"transept.{call} is for {what}",
+                f'"{model}" is a "{self.engine.spec.name}" model, whose encoder takes no text; its task is to {task}',
                 param="model",
                 value=model,
             )

@@ -69,7 +69,7 @@ class VisionReader(ClosesEngine):
     def _take(self, engine: Engine) -> None:
         model, spec = engine.config.model, engine.spec
         if spec.vision is None:
-            can = "transept.transcribe is for speech" if spec.speech else "transept.generate is for text"
+            can = "its task is to transcribe speech" if spec.speech else "its task is to write text for text"
             if "image" in spec.input_mappers:
                 can = "its plugin declares no VisionSpec, so call Engine.generate"
             message = f'"{model}" is a "{spec.name}" model, which reads no text in images; {can}'

@@ -9,8 +9,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-import types
-import typing
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -21,7 +19,7 @@ from starlette.datastructures import UploadFile
 from transept.core.config import EngineConfig
 from transept.errors import ParameterError, suggest
 from transept.option_names import Alias, by_own_names, hint
-from transept.options import DeclaredOption, declared, take_options
+from transept.options import DeclaredOption, declared, members_of, take_options
 from transept.serving.errors import ApiError, api_error
 
 Kind = TypeVar("Kind")
@@ -114,7 +112,7 @@ class Body:
         """Return the schema of the request, as ``openapi_extra`` of a route."""
         schema: dict[str, Any] = {"type": "object", "additionalProperties": False, "properties": {}}
         for name, each in self.fields.items():
-            schema["properties"][name] = schema_of(self.kind_of[name], each, in_form=self.media_type == FORM)
+            schema["properties"][name] = schema_of(each, in_form=self.media_type == FORM)
             if each.default is dataclasses.MISSING:
                 schema.setdefault("required", []).append(name)
         return {"requestBody": {"required": True, "content": {self.media_type: {"schema": schema}}}}
@@ -166,12 +164,9 @@ def _without_aliases(each: DeclaredOption, fields: Container[str]) -> DeclaredOp
     return dataclasses.replace(each, option=dataclasses.replace(each.option, aliases=aliases))
 
 
-def schema_of(kind: type[Any], each: DeclaredOption, *, in_form: bool) -> dict[str, Any]:
-    """Return the JSON Schema of an option: its type, bounds, default and help. in_form: omit null.
-
-    kind: the dataclass that declares it.
-    """
-    schema = _schema_of_type(kind, each, in_form)
+def schema_of(each: DeclaredOption, *, in_form: bool) -> dict[str, Any]:
+    """Return the JSON Schema of an option: its type, bounds, default and help. in_form: omit null."""
+    schema = _schema_of_type(each.kind, in_form)
     bounds = {theirs: getattr(each.option, ours) for ours, theirs in BOUNDS.items()}
     for branch in schema.get("anyOf", [schema]):
         if branch.get("type") in NUMBERS:
@@ -182,16 +177,11 @@ def schema_of(kind: type[Any], each: DeclaredOption, *, in_form: bool) -> dict[s
     return {"description": _description(each), **schema}
 
 
-def _schema_of_type(kind: type[Any], each: DeclaredOption, in_form: bool) -> dict[str, Any]:
-    members = typing.get_type_hints(kind)[each.name]
-    if isinstance(members, types.UnionType) or typing.get_origin(members) is typing.Union:
-        members = tuple(typing.get_args(members))
-    else:
-        members = (members,)
+def _schema_of_type(kind: Any, in_form: bool) -> dict[str, Any]:
     branches = []
-    for member in members:
+    for member in members_of(kind):
         if isinstance(member, type) and dataclasses.is_dataclass(member):
-            parts = {name: schema_of(member, part, in_form=False) for name, part in declared(member).items()}
+            parts = {name: schema_of(part, in_form=False) for name, part in declared(member).items()}
             required = [name for name, part in declared(member).items() if part.default is dataclasses.MISSING]
             more = {"required": required} if required else {}
             branches.append({"type": "object", "additionalProperties": False, "properties": parts, **more})
