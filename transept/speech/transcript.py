@@ -8,25 +8,23 @@ events.
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from transept.errors import ParameterError
-from transept.option_names import finite
-from transept.options import LONE_SURROGATE
+from transept.speech import editing
+from transept.speech.fields import TEXT, Fields, is_stretch, is_text, segment_of
 from transept.speech.options import TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.output.writers import format_transcript, write_transcript
-from transept.speech.segments import Segment, Word
+from transept.speech.paragraphs import Paragraph, paragraphs
+from transept.speech.reading import read_transcript
+from transept.speech.segments import Segment
 
 if TYPE_CHECKING:
     from transept.speech.option_types import SubtitleKeywords
-
-MAX_SECONDS = 1e9  # of a time: 31 years, so that its milliseconds are exact
-TEXT = "text without half a surrogate pair"  # half a pair cannot be encoded in a file
 
 
 class DetectedLanguage(NamedTuple):
@@ -105,8 +103,8 @@ class Transcript:
         are ignored. options are the defaults, since the dict has none.
         Raises ParameterError, whose param names the field at fault, such as ``"segments[3].start"``.
         """
-        fields = _Fields(given)
-        segments = [_segment(each, index) for index, each in enumerate(fields.objects("segments"))]
+        fields = Fields(given)
+        segments = [segment_of(each, index) for index, each in enumerate(fields.objects("segments"))]
         duration = fields.seconds("duration", max((segment.end for segment in segments), default=0.0))
         spoken = "language" if fields.raw("spoken_language") is None else "spoken_language"  # beside a translation's
         probability = fields.raw("language_probability")
@@ -121,15 +119,88 @@ class Transcript:
             options=TranscriptionOptions(),
             missed_speech=[
                 (float(begin), float(end))
-                for begin, end in fields.items("missed_speech", _is_stretch, "a list of two times")
+                for begin, end in fields.items("missed_speech", is_stretch, "a list of two times")
             ],
-            warnings=fields.items("warnings", _is_text, TEXT),
+            warnings=fields.items("warnings", is_text, TEXT),
             reason=fields.text("reason", "") or None,
         )
+
+    @classmethod
+    def read(cls, file: str | Path, format: str | None = None) -> Transcript:
+        """Return the transcript in a file: JSON, or subtitles.
+
+        format: one of READ_FORMATS; None: by the suffix of the path. json is Transept's, openai-whisper's,
+        faster-whisper's, WhisperX's, whisper.cpp's or OpenAI's.
+        Raises ParameterError for a file that is not a transcript, and OSError for one that cannot be opened.
+        """
+        given = read_transcript(file, format)
+        try:
+            return cls.from_dict(given)
+        except ParameterError as error:
+            raise error.at(f'cannot read "{file}"') from None
 
     def __iter__(self) -> Iterator[Segment]:
         """The segments, in order of time."""
         return iter(self.segments)
+
+    def shifted(self, seconds: float) -> Transcript:
+        """Return the transcript later by some seconds; negative: earlier, without the segments before 0."""
+        return self._moved(editing.shifted(self.segments, seconds), seconds)
+
+    def renamed(self, names: Mapping[str, str]) -> Transcript:
+        """Return the transcript with other names of speakers, such as ``{"SPEAKER_00": "Anna"}``.
+
+        Raises ParameterError for a speaker that it does not have.
+        """
+        return self._with(editing.renamed(self.segments, names))
+
+    def merged(self, other: Transcript, at: float | None = None) -> Transcript:
+        """Return the transcript with another one's segments, in order of time.
+
+        at: where the other recording begins in this one, in seconds; None: at the end of this one.
+        """
+        later = other.shifted(self.duration if at is None else at)
+        return dataclasses.replace(
+            self._with(editing.merged(self.segments, later.segments)),
+            duration=max(self.duration, later.duration),
+            duration_after_vad=max(self.duration_after_vad, later.duration_after_vad),
+            missed_speech=sorted([*self.missed_speech, *later.missed_speech]),
+            warnings=[*self.warnings, *later.warnings],
+        )
+
+    def split(self, index: int, *, word: int | None = None, time: float | None = None) -> Transcript:
+        """Return the transcript with a segment cut in two, before a word (its index in the segment) or at a time."""
+        return self._with(editing.split(self.segments, index, word, time))
+
+    def joined(self, first: int, last: int) -> Transcript:
+        """Return the transcript with the segments from one index to another, both included, as one segment."""
+        return self._with(editing.joined(self.segments, first, last))
+
+    def replaced(self, index: int, text: str) -> Transcript:
+        """Return the transcript with another text of a segment, whose unchanged words keep their times."""
+        return self._with(editing.replaced(self.segments, index, text))
+
+    def between(self, start: float, end: float) -> Transcript:
+        """Return the speech from one time to another, in seconds. Times stay; `shifted` moves them to 0."""
+        return self._with(editing.between(self.segments, start, end))
+
+    def paragraphs(self) -> list[Paragraph]:
+        """Return the text in paragraphs, which end at pauses, after sentences, and where the speaker changes."""
+        return list(paragraphs(self.segments))
+
+    def _with(self, segments: list[Segment]) -> Transcript:
+        """Return the transcript with other segments."""
+        texts = [segment.text for segment in segments]
+        changed = texts != [segment.text for segment in self.segments]
+        text = editing.joined_text(texts).strip() if changed else self.text
+        return dataclasses.replace(self, segments=segments, text=text, reason=None if text else self.reason)
+
+    def _moved(self, segments: list[Segment], seconds: float) -> Transcript:
+        duration, after_vad = (max(0.0, each + seconds) for each in (self.duration, self.duration_after_vad))
+        missed = [(max(0.0, begin + seconds), end + seconds) for begin, end in self.missed_speech if end + seconds > 0]
+        return dataclasses.replace(
+            self._with(segments), duration=duration, duration_after_vad=min(after_vad, duration), missed_speech=missed
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts and lists, ready for JSON: openai-whisper's text, segments and language, then our own fields."""
@@ -173,134 +244,3 @@ class Transcript:
         cannot be written.
         """
         write_transcript(file, format, self.segments, self.language, SubtitleLayout(**layout))
-
-
-class _Fields:
-    """A dict whose fields are read with a check of their types. The value None counts as missing.
-
-    place: name of the dict, such as ``"segments[3]"``; empty for the outermost. Every method raises ParameterError
-    for a wrong value, and for a missing one without a default.
-    """
-
-    def __init__(self, given: Any, place: str = "") -> None:
-        if not isinstance(given, Mapping):
-            raise _wrong(place or "transcript", "an object", given)
-        self._given, self._place = given, place
-
-    def raw(self, name: str) -> Any:
-        """Return a field unchecked; None if it is missing."""
-        return self._given.get(name)
-
-    def text(self, name: str, default: str | None = None) -> str:
-        """Return a text."""
-        value: str = self._checked(name, default, _is_text, TEXT)
-        return value
-
-    def seconds(self, name: str, default: float | None = None) -> float:
-        """Return a time."""
-        return float(self._checked(name, default, _is_time, f"a number of seconds from 0 to {MAX_SECONDS:.0f}"))
-
-    def span(self) -> tuple[float, float]:
-        """Return ``start`` and ``end``."""
-        start, end = self.seconds("start"), self.seconds("end")
-        if end < start:
-            raise _wrong(self._at("end"), f"at least start, which is {start:g}", end)
-        return start, end
-
-    def number(self, name: str, default: float) -> float:
-        """Return a finite number."""
-        return float(self._checked(name, default, _is_number, "a number"))
-
-    def integer(self, name: str, default: int) -> int:
-        """Return an integer of at least 0."""
-        value: int = self._checked(name, default, _is_index, "an integer of at least 0")
-        return value
-
-    def objects(self, name: str, default: list[Any] | None = None) -> list[_Fields]:
-        """Return a list of dicts."""
-        place = self._at(name)
-        return [_Fields(each, f"{place}[{index}]") for index, each in enumerate(self._list(name, default))]
-
-    def numbers(self, name: str) -> dict[str, float]:
-        """Return an object of numbers, empty if missing."""
-        given = _Fields(self.raw(name) or {}, name)
-        return {each: given.number(each, 0.0) for each in given._given}
-
-    def items(self, name: str, is_right: Callable[[Any], bool], wanted: str) -> list[Any]:
-        """Return a list, empty if missing, all of whose entries pass `is_right`. wanted: describes such an entry."""
-        items = self._list(name, [])
-        for index, each in enumerate(items):
-            if not is_right(each):
-                raise _wrong(f"{self._at(name)}[{index}]", wanted, each)
-        return items
-
-    def _list(self, name: str, default: list[Any] | None) -> list[Any]:
-        value: list[Any] = self._checked(name, default, lambda each: isinstance(each, list), "a list")
-        return value
-
-    def _checked(self, name: str, default: Any, is_right: Callable[[Any], bool], wanted: str) -> Any:
-        value = self._given.get(name)
-        if value is None:
-            value = default
-        if value is None:
-            raise ParameterError(f"{{{self._at(name)}}} is missing", param=self._at(name))
-        if not is_right(value):
-            raise _wrong(self._at(name), wanted, value)
-        return value
-
-    def _at(self, name: str) -> str:
-        return f"{self._place}.{name}" if self._place else name
-
-
-def _segment(fields: _Fields, index: int) -> Segment:
-    """Return a segment. index: used as its id if the dict has no id, or an event's id (``"seg_3"``)."""
-    has_words, has_logprobs = (fields.raw(name) is not None for name in ("words", "token_logprobs"))
-    start, end = fields.span()
-    return Segment(
-        id=index if isinstance(fields.raw("id"), str) else fields.integer("id", index),
-        seek=fields.integer("seek", 0),
-        start=start,
-        end=end,
-        text=fields.text("text"),
-        tokens=fields.items("tokens", _is_index, "an integer of at least 0"),
-        temperature=fields.number("temperature", 0.0),
-        avg_logprob=fields.number("avg_logprob", 0.0),
-        compression_ratio=fields.number("compression_ratio", 0.0),
-        no_speech_prob=fields.number("no_speech_prob", 0.0),
-        words=[_word(each, start, end) for each in fields.objects("words")] if has_words else None,
-        token_logprobs=fields.items("token_logprobs", _is_number, "a number") if has_logprobs else None,
-        language=fields.text("language", "") or None,
-        speaker=fields.text("speaker", "") or None,
-    )
-
-
-def _word(fields: _Fields, earliest: float, latest: float) -> Word:
-    """Return a word. earliest, latest: the times of its segment, which it must overlap or touch."""
-    start, end = fields.span()
-    if end < earliest or start > latest:
-        raise _wrong(fields._at("start"), f"within its segment, from {earliest:g} to {latest:g}", start)
-    return Word(start, end, fields.text("word"), fields.number("probability", 1.0))
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and not LONE_SURROGATE.search(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(finite(value))
-
-
-def _is_time(value: Any) -> bool:
-    return _is_number(value) and 0 <= value <= MAX_SECONDS
-
-
-def _is_index(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _is_stretch(value: Any) -> bool:
-    return isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_time, value))
-
-
-def _wrong(place: str, wanted: str, value: Any) -> ParameterError:
-    return ParameterError(f"{{{place}}} must be {wanted}, not {{{place}!}}", param=place, value=value)

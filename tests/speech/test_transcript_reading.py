@@ -1,0 +1,122 @@
+"""JSON transcripts of other programs, and files that are not transcripts."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faster_whisper.transcribe import Segment as TheirSegment
+from faster_whisper.transcribe import Word as TheirWord
+
+from transept import ParameterError, Segment, Transcript, Word
+
+SEGMENT = {"id": 0, "start": 0.0, "end": 1.0, "text": " Hello you."}
+WORDS = [{"word": "Hello", "start": 0.0, "end": 0.4}, {"word": "you.", "start": 0.5, "end": 1.0}]
+NUMBERS: dict[str, Any] = {"avg_logprob": -0.5, "compression_ratio": 1.0, "no_speech_prob": 0.0}
+
+
+def read(folder: Path, value: Any) -> Transcript:
+    file = folder / "talk.json"
+    file.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
+    return Transcript.read(file)
+
+
+def spoken(transcript: Transcript) -> list[tuple[float, float, str]]:
+    return [(each.start, each.end, each.text) for each in transcript]
+
+
+def timed(transcript: Transcript) -> list[tuple[str, float, float]]:
+    return [(word.word, word.start, word.end) for segment in transcript for word in segment.words or ()]
+
+
+def test_our_own_files_come_back(tmp_path: Path) -> None:
+    words = [Word(0.0, 0.5, " Hello", 0.9), Word(0.5, 1.0, " you.", 0.8)]
+    segment = Segment(0, 0, 0.0, 1.0, " Hello you.", [1, 2], 0.0, -0.5, 1.0, 0.0, words, speaker="Anna")
+    transcript = Transcript.from_dict({"segments": [segment.to_dict()], "language": "en", "text": "Hello you."})
+    transcript.write(tmp_path / "talk.json")
+    assert Transcript.read(tmp_path / "talk.json").segments == [segment]
+    assert read(tmp_path, transcript.to_dict()) == transcript
+
+
+def test_openai_sends_words_beside_the_segments(tmp_path: Path) -> None:
+    later = {"id": 1, "start": 2.0, "end": 3.0, "text": " Bye."}
+    words = [*WORDS, {"word": "Bye", "start": 2.0, "end": 3.0}]
+    transcript = read(
+        tmp_path, {"task": "transcribe", "text": "Hello you. Bye.", "segments": [SEGMENT, later], "words": words}
+    )
+    assert timed(transcript) == [(" Hello", 0.0, 0.4), (" you.", 0.5, 1.0), (" Bye", 2.0, 3.0)]
+    alone = read(tmp_path, {"text": "Hello you. Bye", "words": words})
+    assert spoken(alone) == [(0.0, 1.0, " Hello you."), (2.0, 3.0, " Bye")]
+    assert timed(alone) == timed(transcript)
+
+
+def test_whisperx_has_speakers_and_words_without_times(tmp_path: Path) -> None:
+    words = [
+        {"word": "In", "start": 0.1, "end": 0.2, "score": 0.5, "speaker": "SPEAKER_00"},
+        {"word": "2014"},
+        {"word": "and"},
+        {"word": "now.", "start": 1.2, "end": 1.9, "score": 0.75, "speaker": "SPEAKER_00"},
+    ]
+    segment = {"start": 0.1, "end": 1.9, "text": " In 2014 and now.", "words": words, "speaker": "SPEAKER_00"}
+    transcript = read(tmp_path, {"segments": [segment], "word_segments": words, "language": "en"})
+    assert transcript.segments[0].speaker == "SPEAKER_00"
+    assert timed(transcript) == [(" In", 0.1, 0.2), (" 2014", 0.2, 0.7), (" and", 0.7, 1.2), (" now.", 1.2, 1.9)]
+    assert [word.probability for word in transcript.segments[0].words or ()][::3] == [0.5, 0.75]
+
+
+def test_faster_whisper_dumps_segments_as_dicts_or_lists(tmp_path: Path) -> None:
+    theirs = TheirSegment(
+        id=1, seek=0, start=0.0, end=1.0, text=" Hello.", tokens=[50], words=[TheirWord(0.0, 1.0, " Hello.", 0.5)],
+        temperature=0.0, **NUMBERS,
+    )  # fmt: skip
+    as_dicts = read(tmp_path, [asdict(theirs)])
+    as_list = read(tmp_path, [[1, 0, 0.0, 1.0, " Hello.", [50], 0.0, -0.5, 1.0, 0.0, [[0.0, 1.0, " Hello.", 0.5]]]])
+    assert timed(as_dicts) == timed(as_list) == [(" Hello.", 0.0, 1.0)]
+    assert as_dicts.segments[0].tokens == [50]
+
+
+def test_whisper_cpp_and_transformers(tmp_path: Path) -> None:
+    cpp = {"result": {"language": "en"}, "transcription": [{"offsets": {"from": 0, "to": 1500}, "text": " Hello."}]}
+    assert spoken(read(tmp_path, cpp)) == [(0.0, 1.5, " Hello.")]
+    assert read(tmp_path, cpp).language == "en"
+    chunks = [{"timestamp": [0.0, 1.5], "text": " Hello."}, {"timestamp": [2.0, None], "text": " Bye."}]
+    assert spoken(read(tmp_path, {"text": "", "chunks": chunks})) == [(0.0, 1.5, " Hello."), (2.0, 2.0, " Bye.")]
+
+
+def test_texts_without_blanks_do_not_run_together(tmp_path: Path) -> None:
+    segments = [{"start": 0, "end": 1, "text": "Hello."}, {"start": 1, "end": 2, "text": "Bye."}]
+    assert read(tmp_path, segments).text == "Hello. Bye."
+    chinese = [{"start": 0, "end": 1, "text": "你好。"}, {"start": 1, "end": 2, "text": "再见。"}]
+    assert read(tmp_path, chinese).text == "你好。再见。"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("Hello", r"talk\.json\": it is not JSON"),
+        ('{"segments": []}\n{"segments": []}', "Each line may be a transcript"),
+        ("3", "its JSON is not an object with segments, or a list of segments"),
+        ({"name": "transept", "version": 1}, "its JSON is not an object with segments"),
+        ({"segments": 3}, r"talk\.json\": segments must be a list, not 3"),
+        ([{"text": "Hello"}], r"segments\[0\]\.start is missing"),
+        ([{"start": 1, "end": 0, "text": "a"}], r"segments\[0\]\.end must be at least start"),
+        (["Hello"], r"segments\[0\] must be an object"),
+        ({"chunks": ["Hello"]}, r"segments\[0\] must be an object"),
+        ({"segments": [{**SEGMENT, "words": [{"word": 3, "start": 0, "end": 1}]}]}, "words"),
+    ],
+)
+def test_what_is_no_transcript_is_told(tmp_path: Path, value: Any, message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        read(tmp_path, value)
+
+
+def test_the_suffix_or_the_format_tells_the_reader(tmp_path: Path) -> None:
+    (tmp_path / "talk").write_text(json.dumps([SEGMENT]))
+    assert Transcript.read(tmp_path / "talk", "json").text == "Hello you."
+    with pytest.raises(ParameterError, match="a transcript to read is a file of json"):
+        Transcript.read(tmp_path / "talk")
+    with pytest.raises(ParameterError, match=r"there is no format 'jsno' to read\. Did you mean 'json'"):
+        Transcript.read(tmp_path / "talk", "jsno")
+    with pytest.raises(FileNotFoundError):
+        Transcript.read(tmp_path / "walk.json")

@@ -1,0 +1,172 @@
+"""Edits of a transcript's segments. Each function returns new segments, numbered from 0; `Transcript` calls them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from transept.errors import ParameterError, suggest
+from transept.speech.retiming import with_text
+from transept.speech.segments import Segment, Word
+from transept.speech.word_breaks import may_break
+
+FRAMES = 100  # a second, of a segment's seek
+
+
+def numbered(segments: Iterable[Segment]) -> list[Segment]:
+    """Return the segments with their positions as ids."""
+    return [dataclasses.replace(segment, id=index) for index, segment in enumerate(segments)]
+
+
+def joined_text(texts: Iterable[str]) -> str:
+    """Return the texts of segments as one, with a blank between two words that would run together."""
+    whole = ""
+    for text in texts:
+        whole += text if not whole or not text or may_break(whole, text) else f" {text}"
+    return whole
+
+
+def shifted(segments: Sequence[Segment], seconds: float) -> list[Segment]:
+    """Return the segments later by some seconds, or earlier if negative, without those that end before 0."""
+    moved = []
+    for segment in segments:
+        if segment.end + seconds < 0 or (segment.end + seconds == 0 and segment.end > segment.start):
+            continue
+        words = segment.words and [
+            dataclasses.replace(word, start=_later(word.start, seconds), end=_later(word.end, seconds))
+            for word in segment.words
+        ]
+        start, end = _later(segment.start, seconds), _later(segment.end, seconds)
+        seek = max(0, segment.seek + round(seconds * FRAMES))
+        moved.append(dataclasses.replace(segment, start=start, end=end, seek=seek, words=words))
+    return numbered(moved)
+
+
+def renamed(segments: Sequence[Segment], names: Mapping[str, str]) -> list[Segment]:
+    """Return the segments with other names of their speakers. Raises ParameterError for a speaker who has none."""
+    known = {segment.speaker for segment in segments} - {None}
+    for name in names:
+        if name not in known:
+            has = f"the speakers are {', '.join(sorted(map(str, known)))}" if known else "it names no speakers"
+            message = f"the transcript has no speaker {name!r}; {has}.{suggest(name, list(map(str, known)))}"
+            raise ParameterError(message, param="speaker_names", value=names)
+    return [
+        segment
+        if segment.speaker is None
+        else dataclasses.replace(segment, speaker=names.get(segment.speaker, segment.speaker))
+        for segment in segments
+    ]
+
+
+def between(segments: Sequence[Segment], start: float, end: float) -> list[Segment]:
+    """Return the speech between two times, which stay. Words count by their middle, as do segments without words."""
+
+    def within(each: Segment | Word) -> bool:
+        return start <= (each.start + each.end) / 2 < end
+
+    found = []
+    for segment in segments:
+        if not segment.words:
+            found += [segment] if within(segment) else []
+            continue
+        words = [word for word in segment.words if within(word)]
+        if len(words) == len(segment.words):
+            found.append(segment)
+        elif words:
+            found.append(_part(segment, words))
+    return numbered(found)
+
+
+def split(segments: Sequence[Segment], index: int, word: int | None = None, time: float | None = None) -> list[Segment]:
+    """Return the segments with one cut in two: before a word, by its index, or at a time.
+
+    A segment without word times is cut between words; the time by the length of the text.
+    Raises ParameterError for an index of no segment, and for a cut that would leave one part empty.
+    """
+    segment = _at(segments, index)
+    if (word is None) == (time is None):
+        raise ParameterError("give {word} or {time}, one of them", param="word", value=word, others={"time": time})
+    words = segment.words or _evenly(segment)
+    if word is None:
+        word = sum((each.start + each.end) / 2 < (time or 0.0) for each in words)
+    if not 0 < word < len(words):
+        param, value = ("word", word) if time is None else ("time", time)
+        message = (
+            f"segment {index} has {len(words)} words, from {segment.start:g} to {segment.end:g} s, and a cut leaves at "
+            f"least one on each side, unlike {{{param}=}}"
+        )
+        raise ParameterError(message, param=param, value=value)
+    halves = [_part(segment, words[:word]), _part(segment, words[word:])]
+    if segment.words is None:
+        border = words[word].start if time is None else time
+        halves = [dataclasses.replace(half, words=None) for half in halves]
+        halves[0] = dataclasses.replace(halves[0], start=segment.start, end=border)
+        halves[1] = dataclasses.replace(halves[1], start=border, end=segment.end)
+    return numbered([*segments[:index], *halves, *segments[index + 1 :]])
+
+
+def joined(segments: Sequence[Segment], first: int, last: int) -> list[Segment]:
+    """Return the segments with a run of them as one, of the first one's speaker. first, last: indices, both included.
+
+    Raises ParameterError for indices of no segment, or out of order.
+    """
+    one = _at(segments, first, "first")
+    _at(segments, last, "last")
+    if last < first:
+        raise ParameterError("{last} comes before {first}", param="last", value=last, others={"first": first})
+    run = segments[first : last + 1]
+    has_words = all(segment.words is not None for segment in run)
+    has_logprobs = all(segment.token_logprobs is not None for segment in run)
+    whole = dataclasses.replace(
+        one,
+        end=max(segment.end for segment in run),
+        text=joined_text(segment.text for segment in run),
+        tokens=[token for segment in run for token in segment.tokens],
+        words=[word for segment in run for word in segment.words or ()] if has_words else None,
+        token_logprobs=[each for segment in run for each in segment.token_logprobs or ()] if has_logprobs else None,
+    )
+    return numbered([*segments[:first], whole, *segments[last + 1 :]])
+
+
+def replaced(segments: Sequence[Segment], index: int, text: str) -> list[Segment]:
+    """Return the segments with another text of one; see `with_text`. It keeps the blank before the old text."""
+    segment = _at(segments, index)
+    blank = segment.text[: len(segment.text) - len(segment.text.lstrip())]
+    if text and not text[0].isspace():
+        text = blank + text
+    return [*segments[:index], with_text(segment, text), *segments[index + 1 :]]
+
+
+def merged(segments: Sequence[Segment], others: Sequence[Segment]) -> list[Segment]:
+    """Return the segments of two transcripts in order of time."""
+    return numbered(sorted([*segments, *others], key=lambda segment: segment.start))
+
+
+def _later(time: float, seconds: float) -> float:
+    return max(0.0, round(time + seconds, 3))
+
+
+def _at(segments: Sequence[Segment], index: int, param: str = "index") -> Segment:
+    if not 0 <= index < len(segments):
+        message = f"{{{param}}} must be a segment's, from 0 to {len(segments) - 1}, not {index}"
+        raise ParameterError(message, param=param, value=index)
+    return segments[index]
+
+
+def _part(segment: Segment, words: Sequence[Word]) -> Segment:
+    """Return the part of a segment that has these words. It has no tokens."""
+    return dataclasses.replace(
+        segment,
+        start=words[0].start,
+        end=words[-1].end,
+        text="".join(word.word for word in words),
+        words=list(words),
+        tokens=[],
+        token_logprobs=None if segment.token_logprobs is None else [],
+    )
+
+
+def _evenly(segment: Segment) -> list[Word]:
+    """Return the words of a segment without word times, which share its time by their lengths."""
+    timed = with_text(dataclasses.replace(segment, words=[]), segment.text)
+    return timed.words or []
