@@ -1,4 +1,4 @@
-"""JSON transcripts of other programs, and files that are not transcripts."""
+"""Transcripts of other programs, in JSON and subtitles, and files that are not transcripts."""
 
 import json
 from dataclasses import asdict
@@ -95,7 +95,7 @@ def test_texts_without_blanks_do_not_run_together(tmp_path: Path) -> None:
     ("value", "message"),
     [
         ("Hello", r"talk\.json\": it is not JSON"),
-        ('{"segments": []}\n{"segments": []}', "Each line may be a transcript"),
+        ('{"segments": []}\n{"segments": []}', "If each line is a transcript, give one"),
         ("3", "its JSON is not an object with segments, or a list of segments"),
         ({"name": "transept", "version": 1}, "its JSON is not an object with segments"),
         ({"segments": 3}, r"talk\.json\": segments must be a list, not 3"),
@@ -114,9 +114,44 @@ def test_what_is_no_transcript_is_told(tmp_path: Path, value: Any, message: str)
 def test_the_suffix_or_the_format_tells_the_reader(tmp_path: Path) -> None:
     (tmp_path / "talk").write_text(json.dumps([SEGMENT]))
     assert Transcript.read(tmp_path / "talk", "json").text == "Hello you."
-    with pytest.raises(ParameterError, match="a transcript to read is a file of json"):
+    with pytest.raises(ParameterError, match=r"transcripts are read from \.json, \.ssa"):
         Transcript.read(tmp_path / "talk")
     with pytest.raises(ParameterError, match=r"there is no format 'jsno' to read\. Did you mean 'json'"):
         Transcript.read(tmp_path / "talk", "jsno")
     with pytest.raises(FileNotFoundError):
         Transcript.read(tmp_path / "walk.json")
+
+
+SPEECH = Transcript.from_dict(
+    {
+        "segments": [
+            {"start": 0.0, "end": 1.5, "text": " Is it 10:30?", "speaker": "Anna & Bo"},
+            {"start": 2.0, "end": 3.0, "text": " Note: it is late & dark.", "speaker": "SPEAKER_01"},
+        ]
+    }
+)
+
+
+@pytest.mark.parametrize("name", ["srt", "vtt", "ass"])
+def test_subtitles_come_back_with_their_speakers(tmp_path: Path, name: str) -> None:
+    file = tmp_path / f"talk.{name}"
+    SPEECH.write(file)
+    again = Transcript.read(file)
+    assert spoken(again) == spoken(SPEECH)
+    assert [each.speaker for each in again] == ["Anna & Bo", "SPEAKER_01"]
+    assert again.duration == 3.0
+
+
+def test_a_colon_in_a_few_subtitles_names_no_speaker(tmp_path: Path) -> None:
+    file = tmp_path / "talk.srt"
+    texts = ["Note: it\nis late.", "It is 10:30.", "Yes."]
+    file.write_text("".join(f"{i}\n00:00:0{i},000 --> 00:00:0{i},500\n{text}\n\n" for i, text in enumerate(texts, 1)))
+    again = Transcript.read(file)
+    assert [each.text for each in again] == [" Note: it is late.", " It is 10:30.", " Yes."]
+    assert [each.speaker for each in again] == [None, None, None]
+    file.write_text("Hello")
+    with pytest.raises(ParameterError, match=r"talk\.srt\": the text has no subtitle of the format srt"):
+        Transcript.read(file)
+    file.write_bytes(b"\xff\x00")
+    with pytest.raises(ParameterError, match="it is not text in UTF-8"):
+        Transcript.read(file)

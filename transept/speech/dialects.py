@@ -33,7 +33,7 @@ def transcript_dict(value: Any) -> dict[str, Any]:
     segments = [_object(each) for each in segments]
     if isinstance(found.get("words"), list):
         segments = _with_words(segments, found["words"])
-    found["segments"] = _with_blanks([_with_timed_words(each) for each in segments])
+    found["segments"] = with_blanks([_with_timed_words(each) for each in segments])
     info = found.get("info")
     if isinstance(info, Mapping):  # faster-whisper's
         found = {"language": info.get("language"), "duration": info.get("duration"), **found}
@@ -146,7 +146,7 @@ def _with_timed_words(segment: Any) -> Any:
     return {**segment, "start": min([start, *bounds]), "end": max([end, *bounds]), "words": timed}
 
 
-def _with_blanks(segments: list[Any]) -> list[Any]:
+def with_blanks(segments: list[Any]) -> list[Any]:
     """Return the segments with a blank before each text, unless some have one, or the script has no blanks."""
     texts = [_of(each, "text") for each in segments]
     if not all(isinstance(text, str) for text in texts) or any(text[:1].isspace() for text in texts):

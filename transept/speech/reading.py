@@ -3,43 +3,78 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from transept.errors import ParameterError, suggest
-from transept.speech.dialects import transcript_dict
+from transept.speech.dialects import transcript_dict, with_blanks
+from transept.speech.output.subtitles import Cue
+from transept.speech.subtitle_files import reading as subtitles
 
-READ_FORMATS = ("json",)
+READ_FORMATS = ("json", *subtitles.READERS)
+SUFFIXES = {".json": "json", **subtitles.SUFFIXES}
+NAME = re.compile(r"(?=[^\W\d])([^:\n]{1,40}?)[ \t]*:[ \t\n]+(?=\S)")  # of a speaker, before the speech
 MAX_BYTES = 256 << 20  # of a file
 
 
 def read_transcript(file: str | Path, format: str | None = None) -> dict[str, Any]:
     """Return the dict of a file. Raises ParameterError for a file that is not a transcript, OSError to open it."""
     path = Path(file)
-    name = path.suffix.lower().removeprefix(".") if format is None else format
+    name = SUFFIXES.get(path.suffix.lower()) if format is None else format
     if name not in READ_FORMATS:
         if format is not None:
             message = f"there is no {{format}} {format!r} to read.{suggest(str(format), READ_FORMATS)}"
             raise ParameterError(message, param="format", value=format)
-        message = f'cannot read "{path}": a transcript to read is a file of {", ".join(READ_FORMATS)}'
-        raise ParameterError(message, param="file", value=file)
+        message = (
+            f'cannot read "{path}": transcripts are read from {", ".join(SUFFIXES)}; other names need a {{format}}'
+        )
+        raise ParameterError(message, param="file", value=file, others=["format"])
     with path.open("rb") as opened:
         data = opened.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        message = f'cannot read "{path}": it has more than {MAX_BYTES >> 20} MB; split it'
-        raise ParameterError(message, param="file", value=file)
     try:
-        return _read_json(data)
+        if len(data) > MAX_BYTES:
+            raise ParameterError(f"it has more than {MAX_BYTES >> 20} MB; split it", param="file")
+        text = data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+        return _of_json(text) if name == "json" else _of_cues(subtitles.read_subtitles(text, name))
+    except UnicodeDecodeError as error:
+        message = f'cannot read "{path}": it is not text in UTF-8 ({error}); convert it, such as with iconv'
+        raise ParameterError(message, param="file", value=file) from None
     except ParameterError as error:
         raise error.at(f'cannot read "{path}"', param="file") from None
 
 
-def _read_json(data: bytes) -> dict[str, Any]:
+def _of_json(text: str) -> dict[str, Any]:
     try:
-        value = json.loads(data.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise ParameterError(f"it is not UTF-8 text ({error})", param="file") from None
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        lines = " Each line may be a transcript; give one of them." if data.lstrip()[:1] == b"{" else ""
+        lines = ""
+        if text.lstrip().startswith("{") and "Extra data" in str(error):
+            lines = " If each line is a transcript, give one of them."
         raise ParameterError(f"it is not JSON ({error}).{lines}", param="file") from None
     return transcript_dict(value)
+
+
+def _of_cues(cues: Sequence[Cue]) -> dict[str, Any]:
+    """Return the dict of subtitles.
+
+    If half of the subtitles or more begin with ``Name:``, the names are speakers, and not a part of the text.
+    """
+    if not any(cue.speaker for cue in cues) and 2 * sum(NAME.match(cue.text) is not None for cue in cues) >= len(cues):
+        cues = [_attributed(cue) for cue in cues]
+    segments = [
+        {
+            "start": cue.start / 1000,
+            "end": max(cue.start, cue.end) / 1000,
+            "text": " ".join(cue.text.split()),
+            "speaker": cue.speaker,
+        }
+        for cue in cues
+    ]
+    return {"segments": with_blanks(segments)}
+
+
+def _attributed(cue: Cue) -> Cue:
+    named = NAME.match(cue.text)
+    return cue if named is None else Cue(cue.start, cue.end, cue.text[named.end() :], named[1])
