@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium is install
 
 LAPTOP = {"width": 1280, "height": 800}
 UPLOAD_MB = 4
-WORDS = ("Text", "Subtitles", "Web subtitles", "Data", "Table", "Spreadsheet", "Lyrics", "Karaoke")
+WORDS = ("Text", "Subtitles", "Web subtitles", "Data", "Table", "Spreadsheet", "Lyrics", "Karaoke", "Page")
 ABOUT = ("1 min", "3 min", "1 h 0 min", "2 h 2 min")
 SHIFTS = """() => {
   window.shifts = [];
@@ -319,7 +319,7 @@ def test_formats_are_one_menu_with_a_word_each(visit, clip):
     page.keyboard.press("Enter")
     expect(button).to_have_attribute("aria-expanded", "true")
     menu = page.get_by_role("menu", name="Download", exact=True)
-    suffixes = ("txt", "srt", "vtt", "json", "tsv", "csv", "lrc", "ass")
+    suffixes = ("txt", "srt", "vtt", "json", "tsv", "csv", "lrc", "ass", "html")
     expected = [f"{word} {suffix}" for word, suffix in zip(WORDS, suffixes, strict=True)]
     expect(menu.get_by_role("menuitem")).to_have_text([*expected, "All of these zip"])
     visit.check_accessibility()

@@ -67,7 +67,7 @@ def test_text_and_subtitles_are_the_files_of_the_command_line(
 ) -> None:
     transcript = transcriber.transcribe(clip)
     assert transcribe(client, clip, response_format="text") == transcript.text + "\n"
-    for name in ("srt", "vtt", "tsv", "csv", "lrc", "ass"):
+    for name in ("srt", "vtt", "tsv", "csv", "lrc", "ass", "html"):
         transcript.write(tmp_path / f"clip.{name}")
         assert transcribe(client, clip, response_format=name) == (tmp_path / f"clip.{name}").read_text()
 
@@ -180,6 +180,17 @@ def test_a_stream_grows_to_the_whole_text(
     assert done is events[-1]
     assert done.text == expected.text
     assert done.usage.seconds == pytest.approx(expected.duration)
+
+
+def test_a_stream_is_corrected_and_redacted(client: openai.OpenAI, clip: Path, expected: Transcript) -> None:
+    first = expected.text.split()[0]
+    more = {"glossary": f"# names\n{first} = At 12", "redact": "numbers"}
+    events = list(transcribe(client, clip, stream=True, extra_body=more))
+    text = expected.text.replace(first, "At [number]")
+    assert "".join(event.delta for event in events if event.type == "transcript.text.delta") == text
+    assert events[-1].text == text
+    with pytest.raises(openai.BadRequestError, match=r"must be .*wrong = right.*terms.txt"):
+        transcribe(client, clip, extra_body={"glossary": "terms.txt"})
 
 
 @pytest.fixture(scope="module")

@@ -187,6 +187,25 @@ def test_segments_stream_before_the_recording_is_done(transcriber: Transcriber, 
     assert segments == transcriber.transcribe(path, temperature=0.0, mode="sequential").segments
 
 
+def test_streams_and_transcripts_are_corrected_and_redacted(transcriber: Transcriber, clip: Path) -> None:
+    plain = transcriber.transcribe(clip, word_timestamps=True)
+    first = plain.text.split()[0]
+    found: list[Segment] = []
+    [edited] = transcriber.transcribe_many(
+        [clip],
+        word_timestamps=True,
+        glossary={first: "At 12"},
+        redact="numbers",
+        on_segment=lambda _, segment: found.append(segment),
+    )
+    assert isinstance(edited, Transcript)
+    assert edited.text == plain.text.replace(first, "At [number]")
+    assert edited.segments == found
+    assert not any(segment.tokens for segment in found)
+    with pytest.raises(ParameterError, match="names are found by a plugin"):
+        transcriber.transcribe(clip, redact="names")
+
+
 def test_segments_are_told_of_before_their_transcript(transcriber: Transcriber, long_recording, clip: Path) -> None:
     told_of: list[tuple[int, Segment]] = []
     recordings = [clip, long_recording[0]]

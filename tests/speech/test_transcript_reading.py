@@ -1,19 +1,15 @@
 """Transcripts of other programs, in JSON and subtitles, and files that are not transcripts."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
-from faster_whisper.transcribe import Segment as TheirSegment
-from faster_whisper.transcribe import Word as TheirWord
 
 from transept import ParameterError, Segment, Transcript, Word
 
 SEGMENT = {"id": 0, "start": 0.0, "end": 1.0, "text": " Hello you."}
 WORDS = [{"word": "Hello", "start": 0.0, "end": 0.4}, {"word": "you.", "start": 0.5, "end": 1.0}]
-NUMBERS: dict[str, Any] = {"avg_logprob": -0.5, "compression_ratio": 1.0, "no_speech_prob": 0.0}
 
 
 def read(folder: Path, value: Any) -> Transcript:
@@ -66,11 +62,9 @@ def test_whisperx_has_speakers_and_words_without_times(tmp_path: Path) -> None:
 
 
 def test_faster_whisper_dumps_segments_as_dicts_or_lists(tmp_path: Path) -> None:
-    theirs = TheirSegment(
-        id=1, seek=0, start=0.0, end=1.0, text=" Hello.", tokens=[50], words=[TheirWord(0.0, 1.0, " Hello.", 0.5)],
-        temperature=0.0, **NUMBERS,
-    )  # fmt: skip
-    as_dicts = read(tmp_path, [asdict(theirs)])
+    word = {"start": 0.0, "end": 1.0, "word": " Hello.", "probability": 0.5}
+    theirs = {**SEGMENT, "id": 1, "seek": 0, "text": " Hello.", "tokens": [50], "temperature": None, "words": [word]}
+    as_dicts = read(tmp_path, [theirs])
     as_list = read(tmp_path, [[1, 0, 0.0, 1.0, " Hello.", [50], 0.0, -0.5, 1.0, 0.0, [[0.0, 1.0, " Hello.", 0.5]]]])
     assert timed(as_dicts) == timed(as_list) == [(" Hello.", 0.0, 1.0)]
     assert as_dicts.segments[0].tokens == [50]

@@ -17,7 +17,7 @@ from transept.cli.result_files import add_file_options, write_whole
 from transept.cli.segment_printer import timed
 from transept.cli.terminal import escape, escape_name, print_stderr
 from transept.cli.transcribe import DEFAULT_MODEL
-from transept.cli.transcribe_options import check_layout, formats, subtitle_layout
+from transept.cli.transcribe_options import check_formats, check_layout, formats, subtitle_layout
 from transept.errors import PromptError
 from transept.multimodal.suffixes import split_suffix
 from transept.options import declared
@@ -60,6 +60,7 @@ def align(arguments: argparse.Namespace) -> int:
     if arguments.output_dir is not None and arguments.output_format is None:
         arguments.output_format = formats("all")
     check_layout(arguments.parser, arguments)
+    check_formats(arguments.output_format)
     paths = _paths(arguments)
     try:
         text = read_text(arguments.text)

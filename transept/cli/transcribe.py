@@ -38,6 +38,7 @@ from transept.cli.terminal import escape, escape_name, print_stderr
 from transept.cli.transcribe_options import (
     add_options,
     check,
+    check_formats,
     formats,
     sample_rate,
     speech_engine,
@@ -103,7 +104,7 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
 def _add_output(parser: argparse.ArgumentParser) -> None:
     output = parser.add_argument_group("output")
     about = "write files: txt, srt, vtt, tsv, json, all of these (all, the default with -o and --beside), lrc, csv, ass"
-    add_file_options(output, formats, f"{about} (karaoke)")
+    add_file_options(output, formats, f"{about} (karaoke), html, docx")
     form = output.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print a JSON object for each file, one a line")
     form.add_argument("--verbose", action="store_true", help="print each segment with its times when found")
@@ -136,6 +137,7 @@ def transcribe(arguments: argparse.Namespace) -> int:
     if (arguments.output_dir is not None or arguments.beside) and arguments.output_format is None:
         arguments.output_format = formats("all")
     check(arguments.parser, arguments)
+    check_formats(arguments.output_format)
     _check_files(arguments)
     options = transcription_options(arguments)
     EngineConfig(arguments.model, **engine_options(arguments))  # raises before any file is opened

@@ -12,18 +12,20 @@ import os
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 from transept.cli.flags import add_flags, flag
-from transept.errors import ParameterError, suggest
+from transept.errors import ParameterError, shown, suggest
 from transept.options import DeclaredOption, Option, declared, declares_options, take_options
+from transept.speech.glossary import glossary_terms
 from transept.speech.option_values import LEAST_INCREMENT, rising_temperatures
 from transept.speech.options import DECODING, SPEECH, TIMES, TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.vad.options import RECORDING, VadOptions
 
 ALL = ("txt", "srt", "vtt", "tsv", "json")  # openai-whisper's "all"
-FORMATS = (*ALL, "lrc", "csv", "ass")
+FORMATS = (*ALL, "lrc", "csv", "ass", "html", "docx")
 SUBTITLES = ("srt", "vtt", "lrc", "ass")
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz; the bounds of `load_audio`
 LAYOUT = tuple(declared(SubtitleLayout))
@@ -47,6 +49,9 @@ class CommandOptions:
             ge=LEAST_INCREMENT,
         ),
     ] = 0.2
+    hotwords_file: Annotated[
+        str | None, Option("file of --hotwords, a word or a name in each line", group=SPEECH, metavar="FILE")
+    ] = None
 
     def __post_init__(self) -> None:
         take_options(self)
@@ -126,6 +131,14 @@ def check_layout(parser: argparse.ArgumentParser, arguments: argparse.Namespace)
     SubtitleLayout(**layout)
 
 
+def check_formats(formats: Sequence[str] | None) -> None:
+    """Raise MissingPackageError for a format whose package is not installed, before any work."""
+    if "docx" in (formats or ()):
+        from transept.speech.output.documents import require_docx
+
+        require_docx()
+
+
 def subtitle_layout(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the given keywords of Transcript.write."""
     given = {name: getattr(arguments, name, None) for name in LAYOUT}
@@ -140,6 +153,11 @@ def transcription_options(arguments: argparse.Namespace) -> dict[str, Any]:
     if "temperature" in given or "temperature_increment_on_fallback" in given:
         first = options.get("temperature", 0.0)
         options["temperature"] = rising_temperatures(first, command.temperature_increment_on_fallback)
+    if command.hotwords_file is not None:
+        listed = ", ".join(lines_of("hotwords_file", command.hotwords_file))
+        options["hotwords"] = ", ".join(filter(None, [options.get("hotwords"), listed])) or None
+    if "glossary" in options:
+        options["glossary"] = glossary_terms("glossary", Path(options["glossary"]))
     if vad := {name.removeprefix("vad_"): given[name] for name in (each.name for each in VAD_PARTS) if name in given}:
         for name in {*vad} & {*options.get("vad_options", ())}:
             message = f"{{vad_options}} and {{vad_options.{name}}} are the same option: give one of them"
@@ -147,6 +165,19 @@ def transcription_options(arguments: argparse.Namespace) -> dict[str, Any]:
         options["vad_options"] = {**options.get("vad_options", {}), **vad}
     TranscriptionOptions(**options)  # raises before the model is loaded
     return options
+
+
+def lines_of(name: str, file: str) -> list[str]:
+    """Return the lines of a text file without blank lines and comments. name: the option that names the file.
+
+    Raises ParameterError for a file that cannot be read.
+    """
+    try:
+        lines = Path(file).read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else f"it is not UTF-8 text ({error})"
+        raise ParameterError(f"{{{name}}}: cannot read {shown(file)}: {why}", param=name, value=file) from None
+    return [line for each in lines if (line := each.strip()) and not line.startswith("#")]
 
 
 def speech_engine(arguments: argparse.Namespace, options: Mapping[str, Any]) -> dict[str, Any]:

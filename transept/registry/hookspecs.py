@@ -18,7 +18,7 @@ ENTRY_POINT_GROUP = "transept.plugins"
 
 hookspec = pluggy.HookspecMarker(PROJECT_NAME)
 hookimpl = pluggy.HookimplMarker(PROJECT_NAME)
-"""Mark a hook, in the module that a plugin's entry point names: `register_models`, `diarize`, or both.
+"""Mark a hook, in the module that a plugin's entry point names: `register_models`, `diarize`, `find_names`, or several.
 
 ``register_models() -> list[ModelSpec]``: the model families of the plugin. Called once, when plugins are discovered;
 keep heavy imports out of it.
@@ -27,6 +27,10 @@ keep heavy imports out of it.
 seconds and a speaker's name on one line. waveform: float32 [samples], mono, read-only. sample_rate: the speech model's,
 in Hz. Called for each recording with speaker labels, in another thread than the engine's, and for several recordings
 concurrently.
+
+``find_names(text, language) -> list[tuple[int, int]]``: the start and the end of each name of a person in a text.
+language: its code, or an empty text if it is unknown. Called for the text of each segment whose names are redacted, and
+for several at once.
 
 `transept plugins check` reports hooks with another name, return values that are not a list of ModelSpec, and
 architectures that are declared twice for the same ``config.json``.
@@ -47,4 +51,13 @@ def diarize(  # type: ignore[empty-body]
     waveform: float32 [num_samples], mono, of any length; must not be changed. sample_rate: in Hz, that the speech model
     expects. start, end: seconds. speaker: a name on one line, such as ``"speaker 1"``, the same for the same voice.
     Called for each recording, in threads beside the engine, and for several recordings at once.
+    """
+
+
+@hookspec
+def find_names(text: str, language: str) -> Sequence[tuple[int, int]]:  # type: ignore[empty-body]
+    """Return the names of persons in a text, (start, end), as indices of characters, in any order.
+
+    language: code of the text's language, such as ``"en"``; empty if it is unknown. Called for the text of each segment
+    of a transcript whose names are redacted, and for several at once.
     """

@@ -23,6 +23,7 @@ from transept.registry.requirements import can_both_be_met, in_words
 from transept.registry.spec import ModelSpec
 
 DISABLE_VARIABLE = "TRANSEPT_DISABLE_PLUGINS"  # comma-separated names of plugins or of distributions
+OTHER_HOOKS = ("diarize", "find_names")  # besides register_models
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +35,8 @@ class PluginReport:
     name, distribution, version: the entry point's name, and the installed distribution that has it.
     status: ``"ok"``; ``"failed"``, with the reason in `error`, on one line, and `traceback`; or ``"disabled"``.
     models: the model families that it runs; empty unless it was loaded.
-    diarize: its hook of that name, to be called with keywords, which returns a list with the plugin's result; None
-        without the hook.
+    diarize, find_names: its hooks of these names, to be called with keywords, which return a list with the plugin's
+        result; None without the hook.
     """
 
     name: str
@@ -46,6 +47,7 @@ class PluginReport:
     traceback: str | None = None
     models: tuple[ModelSpec, ...] = ()
     diarize: Callable[..., list[Any]] | None = None
+    find_names: Callable[..., list[Any]] | None = None
 
     @property
     def architectures(self) -> tuple[str, ...]:
@@ -54,9 +56,11 @@ class PluginReport:
 
     @property
     def provides(self) -> str:
-        """The plugin's abilities in words: its architectures, and that it tells speakers apart."""
+        """The plugin's abilities in words: its architectures, telling speakers apart, and finding names."""
         claims = [f"{name}{_qualified(spec)}" for spec in self.models for name in spec.architectures]
-        return ", ".join([*claims, *(["tells speakers apart"] if self.diarize else [])])
+        claims += ["tells speakers apart"] if self.diarize else []
+        claims += ["finds names"] if self.find_names else []
+        return ", ".join(claims)
 
 
 class Claim(NamedTuple):
@@ -123,7 +127,7 @@ def _report(entry_point: importlib.metadata.EntryPoint, disabled: Set[str]) -> P
     if not disabled.isdisjoint({name, distribution_name}):
         return PluginReport(name, distribution_name, version, "disabled")
     try:
-        models, diarize = _load(entry_point)
+        models, hooks = _load(entry_point)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a plugin may call sys.exit(), a Rust extension may panic
@@ -131,13 +135,14 @@ def _report(entry_point: importlib.metadata.EntryPoint, disabled: Set[str]) -> P
         return PluginReport(name, distribution_name, version, "failed", error=one_line(error), traceback=trace)
     origin = f'plugin "{name}" of {distribution_name} {version}'
     models = tuple(replace(spec, origin=origin) for spec in models)
-    return PluginReport(name, distribution_name, version, "ok", models=models, diarize=diarize)
+    diarize, find_names = (hooks.get(each) for each in OTHER_HOOKS)
+    return PluginReport(name, distribution_name, version, "ok", models=models, diarize=diarize, find_names=find_names)
 
 
 def _load(
     entry_point: importlib.metadata.EntryPoint,
-) -> tuple[tuple[ModelSpec, ...], Callable[..., list[Any]] | None]:
-    """Import, register and check one plugin, and get its models and its diarizer.
+) -> tuple[tuple[ModelSpec, ...], dict[str, Callable[..., list[Any]]]]:
+    """Import, register and check one plugin, and get its models and its other hooks.
 
     Every entry point has a separate plugin manager. So a plugin that fails leaves no half-registered hook, two
     distributions may use the same plugin name, and the origin of each model is known.
@@ -147,13 +152,13 @@ def _load(
     plugin = entry_point.load()
     manager.register(plugin, name=entry_point.name)
     _check_hooks(manager, plugin)
-    diarize = manager.hook.diarize if manager.hook.diarize.get_hookimpls() else None
+    hooks = {name: hook for name in OTHER_HOOKS if (hook := getattr(manager.hook, name)).get_hookimpls()}
     returned = manager.hook.register_models()
     if not returned and manager.hook.register_models.get_hookimpls():  # pluggy drops None
         raise PluginError("register_models returned None, not a list of ModelSpec")
     models = tuple(spec for specs in returned for spec in _checked_list(specs))
     _check_claims(models)
-    return models, diarize
+    return models, hooks
 
 
 def _check_hooks(manager: pluggy.PluginManager, plugin: Any) -> None:
@@ -163,9 +168,11 @@ def _check_hooks(manager: pluggy.PluginManager, plugin: Any) -> None:
     except pluggy.PluginValidationError:
         hooks = manager.get_hookcallers(plugin) or []
         unknown = ", ".join(f'"{hook.name}"' for hook in hooks if not hook.has_spec())
-        raise PluginError(f'unknown hook {unknown}; the hooks are "register_models" and "diarize"') from None
-    if not (manager.hook.register_models.get_hookimpls() or manager.hook.diarize.get_hookimpls()):
-        raise PluginError("no hook: define register_models(), or diarize(), and mark it with @hookimpl")
+        known = '"register_models", "diarize" and "find_names"'
+        raise PluginError(f"unknown hook {unknown}; the hooks are {known}") from None
+    if not any(getattr(manager.hook, name).get_hookimpls() for name in ("register_models", *OTHER_HOOKS)):
+        known = "register_models(), diarize() or find_names()"
+        raise PluginError(f"no hook: define {known}, and mark it with @hookimpl")
 
 
 def _checked_list(specs: Any) -> list[ModelSpec]:

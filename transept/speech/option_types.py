@@ -5,6 +5,7 @@ Generated from the declarations of options by `make option-types`; do not edit.
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypedDict
 
@@ -93,6 +94,8 @@ class TranscriptionKeywords(AlignmentKeywords, total=False):
 
     target_language: str | None
     task: Literal["transcribe", "translate"] | None
+    glossary: Sequence[tuple[str, str]] | Mapping[str, str] | pathlib.Path | str | None
+    redact: Sequence[str] | str | None
     word_timestamps: bool
     diarize: bool
     target: str | None

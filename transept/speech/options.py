@@ -24,6 +24,7 @@ from transept.options import (
     refusal,
     take_options,
 )
+from transept.speech.glossary import glossary_terms
 from transept.speech.option_values import (
     audio_track,
     clip_times,
@@ -34,6 +35,7 @@ from transept.speech.option_values import (
     temperatures,
     token_ids,
 )
+from transept.speech.redaction import redacted_kinds
 from transept.speech.vad.options import RECORDING, VadOptions
 
 DEFAULT_MODEL = "base"
@@ -52,7 +54,7 @@ APPEND_PUNCTUATIONS = "\"'.。,，!！?？:：”)]}、"  # noqa: RUF001  full-w
 
 SPEECH, TIMES, DECODING = "speech and language", "times", "decoding"
 speech, times, recording, decoding = (partial(Option, group=each) for each in (SPEECH, TIMES, RECORDING, DECODING))
-NOT_OF_ALIGNMENT = ("task", "target_language", "word_timestamps", "diarize")
+NOT_OF_ALIGNMENT = ("task", "target_language", "word_timestamps", "diarize", "glossary", "redact")
 
 
 @declares_options("transcription has no option")
@@ -217,6 +219,29 @@ class TranscriptionOptions:
         str | None,
         speech("words to look out for in every window", "They are a prompt before every window.", metavar="TEXT"),
     ] = None
+    glossary: Annotated[
+        tuple[tuple[str, str], ...],
+        speech(
+            "file of right spellings, a line each: wrong = right",
+            "Whole words are replaced, in any case. Also a dict, or the lines as text; in Python a file is a "
+            "pathlib.Path. A right side in lower case takes the case of the text.",
+            metavar="FILE",
+            default="",
+            parse=glossary_terms,
+            also="Mapping[str, str] | pathlib.Path | str | None",
+        ),
+    ] = ()
+    redact: Annotated[
+        tuple[str, ...],
+        speech(
+            "replace private parts by their kind: numbers, phones, emails, urls; names, with a plugin",
+            "Numbers are those with digits.",
+            metavar="KIND,KIND,...",
+            default="",
+            parse=redacted_kinds,
+            also="Sequence[str] | str | None",
+        ),
+    ] = ()
     suppress_blank: Annotated[
         bool,
         decoding(

@@ -72,6 +72,6 @@ def _spread(texts: Sequence[str], start: float, end: float, probability: float) 
     words = []
     for text in texts:
         begin, done = done, done + len(text.strip())
-        times = (round(start + characters * per_character, 3) for characters in (begin, done))
-        words.append(Word(*times, text, probability))
+        first, last = (round(start + characters * per_character, 3) for characters in (begin, done))
+        words.append(Word(first, last, text, probability))
     return words

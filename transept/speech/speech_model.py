@@ -21,11 +21,13 @@ from transept.core.request.sampling_params import SamplingParams
 from transept.errors import CheckpointError, ParameterError, PluginFailedError, UnsupportedModelError, suggest
 from transept.options import refusal
 from transept.registry.diarizers import Diarizer, find_diarizer
+from transept.registry.name_finders import NameFinder, find_name_finder
 from transept.registry.plugin_calls import call_declared
 from transept.registry.plugins import discover
 from transept.speech.calibration import calibrated_margin
 from transept.speech.language_names import LANGUAGES
 from transept.speech.options import DEFAULT_BEST_OF, TRANSLATES_TO, TranscriptionOptions
+from transept.speech.redaction import NAMES
 from transept.speech.tokenizer import SpeechTokenizer
 
 if TYPE_CHECKING:
@@ -118,8 +120,8 @@ class SpeechModel:
     def check(self, options: TranscriptionOptions) -> None:
         """Raise ParameterError for a language, a task, times, tokens or a prompt that this model does not support.
 
-        Also for a missing language that it needs, for diarize without a diarizer, and for more samples or beams than
-        the engine runs at a time.
+        Also for a missing language that it needs, for diarize or redact without the plugin that it needs, and for more
+        samples or beams than the engine runs at a time.
         """
         most = self.max_num_seqs
         asked = "beam_size" if options.beam_size else "patience"
@@ -135,6 +137,8 @@ class SpeechModel:
                 )
         if options.diarize:
             _ = self.diarizer
+        if NAMES in options.redact:
+            _ = self.name_finder
         if options.multilingual and not self.detects:
             raise refusal(options, self.why_it_detects_none + "; leave {multilingual=} out")
         needs_language = not self.detects and 1 < len(self.languages) == len(self.language_tokens)
@@ -245,6 +249,11 @@ class SpeechModel:
     def diarizer(self) -> Diarizer:
         """The installed diarizer. Raises ParameterError unless exactly one is installed."""
         return find_diarizer(discover())
+
+    @cached_property
+    def name_finder(self) -> NameFinder:
+        """The installed finder of names. Raises ParameterError unless exactly one is installed."""
+        return find_name_finder(discover())
 
     @cached_property
     def diarizes(self) -> bool:

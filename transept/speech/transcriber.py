@@ -27,6 +27,7 @@ from transept.speech import conversation, forced_alignment
 from transept.speech.algorithms.language import Language, recording_language
 from transept.speech.algorithms.passages import without_silence
 from transept.speech.algorithms.source import Source
+from transept.speech.edits import Edits
 from transept.speech.options import AUTO, DEFAULT_MODEL, NOT_OF_ALIGNMENT, TranscriptionOptions
 from transept.speech.progress import AudioProgress
 from transept.speech.recording import AudioInput
@@ -90,7 +91,7 @@ class Transcriber(ClosesEngine):
         Raises MediaError for audio that cannot be read.
         """
         _refuse_several(audio)
-        transcript: Transcript = self._result(self._recording(audio, self._checked(options)), progress)
+        transcript: Transcript = self._result(self._edited(audio, self._checked(options)), progress)
         return transcript
 
     @shows_options(TranscriptionOptions)
@@ -131,7 +132,7 @@ class Transcriber(ClosesEngine):
         """
         _refuse_other_than_list(audios)
         checked = self._checked(options)
-        return _results(self._run((self._recording(audio, checked) for audio in audios), progress), on_info, on_segment)
+        return _results(self._run((self._edited(audio, checked) for audio in audios), progress), on_info, on_segment)
 
     @shows_options(TranscriptionOptions)
     def stream(
@@ -142,7 +143,7 @@ class Transcriber(ClosesEngine):
         Reading from it raises MediaError for audio that cannot be read.
         """
         _refuse_several(audio)
-        return SegmentStream(self._run([self._recording(audio, self._checked(options))], progress))
+        return SegmentStream(self._run([self._edited(audio, self._checked(options))], progress))
 
     @shows_options(TranscriptionOptions, without=NOT_OF_ALIGNMENT)
     def align(
@@ -163,6 +164,12 @@ class Transcriber(ClosesEngine):
         for name in ("task", "target_language"):
             if name in options:
                 message = f"align has no {{{name}}}: the text is in the language that is spoken"
+                raise ParameterError(message, param=name)
+        for name in ("glossary", "redact"):
+            if name in options:
+                message = (
+                    f"align has no {{{name}}}: edit the transcript that it returns, with corrected() or redacted()"
+                )
                 raise ParameterError(message, param=name)
         checked = self._checked({**options, "word_timestamps": True})
         checked.refuse_speakers()
@@ -217,7 +224,16 @@ class Transcriber(ClosesEngine):
 
         Its events are an Opened, a TranscriptionInfo, then Founds. Raises ParameterError at once for a bad option.
         """
-        return self._recording(audio, self._checked(options))
+        return self._edited(audio, self._checked(options))
+
+    def _edited(self, audio: AudioInput, options: TranscriptionOptions) -> Job:
+        """A job: one recording, whose text is corrected and redacted as the options ask."""
+        job = self._recording(audio, options)
+        if not (options.glossary or options.redact):
+            return (yield from job)
+        edits = Edits(self.model, options)
+        (transcript,) = yield Gather([job], merge=edits)
+        return edits.of(transcript)
 
     def _recording(self, audio: AudioInput, options: TranscriptionOptions) -> Job:
         """A job: one recording, all of whose words have a duration; not in `transept.compat`, as in other libraries."""

@@ -8,19 +8,23 @@ events.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from transept.errors import ParameterError
+from transept.registry.name_finders import find_name_finder
+from transept.registry.plugins import discover
 from transept.speech import editing
 from transept.speech.fields import TEXT, Fields, is_stretch, is_text, segment_of
+from transept.speech.glossary import corrected, glossary_terms
 from transept.speech.options import TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.output.writers import format_transcript, write_transcript
 from transept.speech.paragraphs import Paragraph, paragraphs
 from transept.speech.reading import read_transcript
+from transept.speech.redaction import NAMES, FindNames, redacted, redacted_kinds
 from transept.speech.segments import Segment
 
 if TYPE_CHECKING:
@@ -152,7 +156,7 @@ class Transcript:
 
         Raises ParameterError for a speaker that it does not have.
         """
-        return self._with(editing.renamed(self.segments, names))
+        return self.with_segments(editing.renamed(self.segments, names))
 
     def merged(self, other: Transcript, at: float | None = None) -> Transcript:
         """Return the transcript with another one's segments, in order of time.
@@ -161,7 +165,7 @@ class Transcript:
         """
         later = other.shifted(self.duration if at is None else at)
         return dataclasses.replace(
-            self._with(editing.merged(self.segments, later.segments)),
+            self.with_segments(editing.merged(self.segments, later.segments)),
             duration=max(self.duration, later.duration),
             duration_after_vad=max(self.duration_after_vad, later.duration_after_vad),
             missed_speech=sorted([*self.missed_speech, *later.missed_speech]),
@@ -170,26 +174,50 @@ class Transcript:
 
     def split(self, index: int, *, word: int | None = None, time: float | None = None) -> Transcript:
         """Return the transcript with a segment cut in two, before a word (its index in the segment) or at a time."""
-        return self._with(editing.split(self.segments, index, word, time))
+        return self.with_segments(editing.split(self.segments, index, word, time))
 
     def joined(self, first: int, last: int) -> Transcript:
         """Return the transcript with the segments from one index to another, both included, as one segment."""
-        return self._with(editing.joined(self.segments, first, last))
+        return self.with_segments(editing.joined(self.segments, first, last))
 
     def replaced(self, index: int, text: str) -> Transcript:
         """Return the transcript with another text of a segment, whose unchanged words keep their times."""
-        return self._with(editing.replaced(self.segments, index, text))
+        return self.with_segments(editing.replaced(self.segments, index, text))
+
+    def corrected(self, glossary: Mapping[str, str] | Path | str) -> Transcript:
+        """Return the transcript with right spellings of terms, as the option glossary of a transcription.
+
+        glossary: a dict ``{"wrong": "right"}``; the Path of a file of lines ``wrong = right``; or such lines.
+        """
+        terms = glossary_terms("glossary", glossary)
+        return self.with_segments([corrected(segment, terms) for segment in self.segments])
+
+    def redacted(self, kinds: Sequence[str] | str, find_names: FindNames | None = None) -> Transcript:
+        """Return the transcript with ``[number]`` in place of a number, and so on, and without tokens.
+
+        kinds: some of numbers, phones, emails, urls and names. find_names: returns the start and the end of each name;
+        called with a segment's text and language. None: the installed plugin does it.
+        Raises ParameterError for another kind, and for names without a plugin.
+        """
+        checked = redacted_kinds("redact", kinds)
+        if NAMES in checked and find_names is None:
+            find_names = find_name_finder(discover())
+        edited = self.with_segments(
+            [redacted(segment, checked, find_names, self.language) for segment in self.segments]
+        )
+        text = editing.joined_text(segment.text for segment in edited.segments).strip()
+        return dataclasses.replace(edited, text=text)
 
     def between(self, start: float, end: float) -> Transcript:
         """Return the speech from one time to another, in seconds. Times stay; `shifted` moves them to 0."""
-        return self._with(editing.between(self.segments, start, end))
+        return self.with_segments(editing.between(self.segments, start, end))
 
     def paragraphs(self) -> list[Paragraph]:
         """Return the text in paragraphs, which end at pauses, after sentences, and where the speaker changes."""
         return list(paragraphs(self.segments))
 
-    def _with(self, segments: list[Segment]) -> Transcript:
-        """Return the transcript with other segments."""
+    def with_segments(self, segments: list[Segment]) -> Transcript:
+        """Return the transcript with other segments, and with their text if it differs."""
         texts = [segment.text for segment in segments]
         changed = texts != [segment.text for segment in self.segments]
         text = editing.joined_text(texts).strip() if changed else self.text
@@ -199,7 +227,10 @@ class Transcript:
         duration, after_vad = (max(0.0, each + seconds) for each in (self.duration, self.duration_after_vad))
         missed = [(max(0.0, begin + seconds), end + seconds) for begin, end in self.missed_speech if end + seconds > 0]
         return dataclasses.replace(
-            self._with(segments), duration=duration, duration_after_vad=min(after_vad, duration), missed_speech=missed
+            self.with_segments(segments),
+            duration=duration,
+            duration_after_vad=min(after_vad, duration),
+            missed_speech=missed,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -218,7 +249,7 @@ class Transcript:
         }
 
     def to_str(self, format: str, **layout: Unpack[SubtitleKeywords]) -> str:
-        """Return what `write` writes: the transcript as txt, srt, vtt, tsv, json, lrc, csv or ass.
+        """Return what `write` writes: the transcript as txt, srt, vtt, tsv, json, lrc, csv, ass or html.
 
         Raises ParameterError as `write`.
         """
@@ -233,14 +264,16 @@ class Transcript:
         return self.to_str("vtt", **layout)
 
     def write(self, file: str | Path | IO[Any], format: str | None = None, **layout: Unpack[SubtitleKeywords]) -> None:
-        """Write the transcript in one of openai-whisper's formats, txt, srt, vtt, tsv or json, or as lrc, csv or ass.
+        """Write the transcript in one of openai-whisper's formats, txt, srt, vtt, tsv or json, or in another one.
+
+        The others are lrc, csv, ass (karaoke), html (a page of paragraphs), and docx, which needs transept[docx].
 
         file: a path; or an open file, of text or of bytes, which stays open, such as ``sys.stdout``.
         format: None takes it from the suffix of the path, or of the open file's name.
         layout: of subtitles: highlight_words, max_line_width, max_line_count, max_words_per_line; see SubtitleLayout.
             All need a transcript with word_timestamps. ass shows karaoke of such a transcript, and lrc has no
             highlight_words. Formats other than subtitles ignore the layout.
-        Raises ParameterError for an unknown format or layout, and for a layout without words; OSError if the file
-        cannot be written.
+        Raises ParameterError for an unknown format or layout, and for a layout without words; MissingPackageError for
+        docx without python-docx; OSError if the file cannot be written.
         """
         write_transcript(file, format, self.segments, self.language, SubtitleLayout(**layout))

@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from transept.errors import ParameterError
+from transept.errors import MissingPackageError, ParameterError
 from transept.multimodal.suffixes import split_suffix
 from transept.options import Option
 from transept.serving.errors import ApiError
@@ -62,7 +62,9 @@ class FileSegment(TimedText):
 class FileFields:
     """The format and the name of the file."""
 
-    format: Annotated[Literal["txt", "vtt", "srt", "tsv", "json", "lrc", "csv", "ass"], Option("of the file")]
+    format: Annotated[
+        Literal["txt", "vtt", "srt", "tsv", "json", "lrc", "csv", "ass", "html", "docx"], Option("of the file")
+    ]
     file_name: Annotated[str, Option("of the recording, such as talk.mp3; the file is then talk.srt")] = ""
 
 
@@ -83,7 +85,10 @@ BODY = Body(JSON, FileFields, SubtitleLayout, TranscriptFields)
 
 FILE: dict[str, Any] = {
     "description": "the file, whose name is in Content-Disposition",
-    "content": {media_type: {"schema": {"type": "string"}} for media_type in MEDIA_TYPES.values()},
+    "content": {
+        MEDIA_TYPES[name]: {"schema": {"type": "string", **({"format": "binary"} if name in writers.BINARY else {})}}
+        for name in MEDIA_TYPES
+    },
 }
 
 
@@ -97,7 +102,7 @@ FILE: dict[str, Any] = {
 async def format_transcript(
     request: Request, body: Annotated[Given, Depends(bodies.json_of(BODY, MAX_BYTES, MAX_VALUES, "transcript"))]
 ) -> Response:
-    """Convert a transcript to a file: text, subtitles, a table, lyrics, karaoke or openai-whisper's JSON.
+    """Convert a transcript to a file, such as text, subtitles, a table, a document or openai-whisper's JSON.
 
     The body is a `verbose_json` answer of `/v1/audio/transcriptions`, possibly edited, with `format` added, and any
     options of subtitles.
@@ -107,21 +112,24 @@ async def format_transcript(
     format_name, name = fields.format, split_suffix(fields.file_name)[0] or "transcript"
     request.state.log = {"format": format_name}
     async with models.formatting:
-        text = await run_in_threadpool(_written, body, format_name, layout, models)
+        content = await run_in_threadpool(_written, body, format_name, layout, models)
+    charset = "" if format_name in writers.BINARY else "; charset=utf-8"
     return Response(
-        text,
-        media_type=f"{MEDIA_TYPES[format_name]}; charset=utf-8",
+        content,
+        media_type=MEDIA_TYPES[format_name] + charset,
         headers={"Content-Disposition": f"attachment; filename*=utf-8''{quote(f'{name}.{format_name}', safe='')}"},
     )
 
 
-def _written(body: Given, format_name: str, layout: SubtitleLayout, models: ServedModels) -> str:
-    """Return the file's text. Raises ApiError, which names the field at fault."""
+def _written(body: Given, format_name: str, layout: SubtitleLayout, models: ServedModels) -> bytes:
+    """Return the file's bytes. Raises ApiError, which names the field at fault."""
     try:
         transcript = Transcript.from_dict(body.values)
         if format_name in SUBTITLES:
             _check_size(transcript.segments, layout, format_name)
-        return writers.format_transcript(format_name, transcript.segments, _code(transcript.language, models), layout)
+        return writers.transcript_bytes(format_name, transcript.segments, _code(transcript.language, models), layout)
+    except MissingPackageError as error:
+        raise ApiError(400, str(error), param="format", code="unsupported") from error
     except ParameterError as error:
         raise body.error(error) from error
 

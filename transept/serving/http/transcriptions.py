@@ -38,6 +38,7 @@ from transept.serving.http.transcription_answers import (
 )
 from transept.serving.http.transcription_fields import BODY, OPENAI_PARTS, OwnFields, ServerVad
 from transept.serving.models import ServedModel, translates_to
+from transept.speech.editing import joined_text
 from transept.speech.options import FALLBACK_TEMPERATURES, TRANSLATES_TO, TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.output.writers import FORMATS, SUBTITLES, format_transcript
@@ -58,6 +59,7 @@ MEDIA_TYPES = {
     "csv": "text/csv",
     "lrc": "text/plain",
     "ass": "text/x-ssa",
+    "html": "text/html",
 }
 FILES = set(MEDIA_TYPES) & set(FORMATS) - {"json"}  # formats of the command's files; OpenAI's json differs from theirs
 STREAMED = ("json", "verbose_json", "diarized_json", "text")
@@ -246,6 +248,8 @@ async def _stream(
     tokens: list[int] = []
     sent, number = "", 0
     growing, decode = GrowingText(), model.tokenizer.decode
+    is_edited = bool(asked.options.get("glossary") or asked.options.get("redact"))  # then tokens do not spell the text
+    texts: list[str] = []
     async with contextlib.aclosing(events):
         async for event in events:
             if isinstance(event, Queued) and asked.fields.progress:
@@ -257,7 +261,8 @@ async def _stream(
             elif isinstance(event, Found):
                 for segment in event.segments:
                     tokens += segment.tokens
-                    text = growing.of(tokens, decode).strip()
+                    texts += [segment.text]
+                    text = (joined_text(texts) if is_edited else growing.of(tokens, decode)).strip()
                     if len(text) > len(sent) and text.startswith(sent):
                         logprobs = {"logprobs": segment_logprobs(model, segment)} if asked.fields.include else {}
                         yield {"type": "transcript.text.delta", "delta": text[len(sent) :], **logprobs}

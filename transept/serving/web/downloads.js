@@ -20,6 +20,7 @@ const FORMATS = {
   csv: "Spreadsheet",
   lrc: "Lyrics",
   ass: "Karaoke",
+  html: "Page",
 };
 const EVERY = Object.keys(FORMATS);
 const AT_ONCE = 2; // requests

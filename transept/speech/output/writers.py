@@ -21,6 +21,7 @@ from typing import IO, Any
 
 from transept.errors import ParameterError, shown, suggest
 from transept.speech.output.advanced_substation import karaoke
+from transept.speech.output.documents import web_page, word_document
 from transept.speech.output.subtitles import Cue, SubtitleLayout, make_cues
 from transept.speech.segments import Segment, has_speakers
 
@@ -45,7 +46,11 @@ def write_transcript(
     """
     if not isinstance(file, str | os.PathLike) and not hasattr(file, "write"):
         raise ParameterError(f"cannot write to {shown(file)}: give a path, or an open file", param="file", value=file)
-    text = format_transcript(_format_of(file) if name is None else name, segments, language, layout)
+    name = _format_of(file) if name is None else name
+    if name in BINARY:
+        _write_bytes(file, name, transcript_bytes(name, segments, language, layout))
+        return
+    text = format_transcript(name, segments, language, layout)
     if isinstance(file, str | os.PathLike):
         Path(file).write_text(text, encoding="utf-8", newline="\n")
         return
@@ -57,12 +62,31 @@ def write_transcript(
         file.write(text)
 
 
+def _write_bytes(file: str | Path | IO[Any], name: str, data: bytes) -> None:
+    if isinstance(file, str | os.PathLike):
+        Path(file).write_bytes(data)
+        return
+    try:
+        file.write(data)
+    except TypeError:  # a file of text refuses bytes
+        message = f"{name} is not text: open the file for bytes, with open(name, 'wb')"
+        raise ParameterError(message, param="file", value=file) from None
+
+
+def transcript_bytes(name: str, segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> bytes:
+    """Return a transcript as the bytes of a file, in any format. Raises as `write_transcript`."""
+    if name in BINARY:
+        return BINARY[name]([_printable(each, in_row=False) for each in segments], language)
+    return format_transcript(name, segments, language, layout).encode()
+
+
 def format_transcript(name: str, segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> str:
     """Return a transcript as the text of a file. The arguments and the errors are those of `write_transcript`."""
+    if name in BINARY:
+        raise ParameterError(f"{{format}} {name} is not text; write it to a file", param="format", value=name)
     if name not in FORMATS:
-        raise ParameterError(
-            f"there is no {{format}} {name!r}.{suggest(str(name), FORMATS)}", param="format", value=name
-        )
+        known = (*FORMATS, *BINARY)
+        raise ParameterError(f"there is no {{format}} {name!r}.{suggest(str(name), known)}", param="format", value=name)
     if name != "json":  # which escapes them
         segments = [_printable(each, in_row=name == "tsv") for each in segments]
     return FORMATS[name](segments, language, layout)
@@ -94,9 +118,9 @@ def _format_of(file: str | Path | IO[Any]) -> str:
         )
     suffix = Path(path).suffix
     name = suffix.lower().removeprefix(".")
-    if name not in FORMATS:
+    if name not in (known := (*FORMATS, *BINARY)):
         given = f"there is no format {suffix!r}" if suffix else "it has no suffix for the format"
-        raise ParameterError(f'cannot write "{path}": {given}.{suggest(name, FORMATS)}', param="file", value=file)
+        raise ParameterError(f'cannot write "{path}": {given}.{suggest(name, known)}', param="file", value=file)
     return name
 
 
@@ -191,7 +215,9 @@ FORMATS: dict[str, Callable[[Sequence[Segment], str, SubtitleLayout], str]] = {
     "lrc": _lyrics,
     "csv": _comma_separated,
     "ass": lambda segments, _, layout: karaoke(segments, layout),
+    "html": web_page,
 }
+BINARY: dict[str, Callable[[Sequence[Segment], str], bytes]] = {"docx": word_document}
 MEDIA_TYPES = {
     "txt": "text/plain",
     "vtt": "text/vtt",
@@ -201,6 +227,8 @@ MEDIA_TYPES = {
     "lrc": "text/plain",
     "csv": "text/csv",
     "ass": "text/x-ssa",
+    "html": "text/html",
+    "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
 }
 SUBTITLES = ("srt", "vtt", "lrc", "ass")  # the formats that look at the layout
 

@@ -1,0 +1,148 @@
+"""Glossary: terms that a model misspells, each with its right spelling. Replaces whole words of a transcript.
+
+TranscriptionOptions declares `glossary_terms` as the ``parse`` of its option glossary; `corrected` applies the terms to
+each segment of a transcription, and `Transcript.corrected` to a transcript.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from transept.errors import ParameterError, shown
+from transept.speech.retiming import with_text
+from transept.speech.segments import Segment
+from transept.speech.word_breaks import UNSPACED_SCRIPTS
+
+Terms: TypeAlias = tuple[tuple[str, str], ...]  # (wrong, right)
+
+SEPARATORS = ("→", "=>", "->", "=", "\t", ",")  # between wrong and right in a line; the first of these that it has
+COMMENT = "#"
+HEAD = ("wrong", "right")  # of a table, which is no term
+MOST_TERMS = 5000
+LONGEST_TERM = 200  # characters
+MOST_BYTES = 4 << 20  # of a file
+FORMS = 'a dict {"wrong": "right"}, lines "wrong = right", or the pathlib.Path of a file of them'
+
+
+def glossary_terms(name: str, given: Any) -> Terms:
+    """Return the terms of a dict, of a file, or of a text with a term in each line or with a JSON object.
+
+    A text is never a path, since it may come from a client of a server. Raises ParameterError for a bad term or file.
+    """
+    pairs: Iterable[Any]
+    if given is None:
+        return ()
+    if isinstance(given, os.PathLike):
+        pairs = _in_file(name, Path(given))
+    elif isinstance(given, str):
+        pairs = _in_text(name, given)
+    elif isinstance(given, Mapping):
+        pairs = given.items()
+    elif isinstance(given, list | tuple):
+        pairs = given
+    else:
+        raise ParameterError(f"{{{name}}} must be {FORMS}, not {{{name}!}}", param=name, value=given)
+    terms = tuple(_checked(name, pair) for pair in pairs)
+    if len(terms) > MOST_TERMS:
+        message = f"{{{name}}} has {len(terms)} terms; {MOST_TERMS} are the most"
+        raise ParameterError(message, param=name, value=given)
+    return terms
+
+
+def corrected(segment: Segment, terms: Terms) -> Segment:
+    """Return a segment with the right spelling of each term, as in its place; the same segment if it has none.
+
+    Words match whole and in any case. A right side in lower case takes the case of the text: capitals at the start, or
+    throughout. Unchanged words keep their times; the words of a term share the time of those that they replace.
+    """
+    text = _pattern(terms).sub(lambda found: _right(found[0], _table(terms)), segment.text) if terms else segment.text
+    return segment if text == segment.text else with_text(segment, text)
+
+
+def _in_file(name: str, path: Path) -> Iterable[Any]:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            message = f'{{{name}}}: "{path}" has more than {MOST_BYTES >> 20} MB'
+            raise ParameterError(message, param=name, value=str(path))
+        text = data.decode("utf-8-sig")
+    except OSError as error:
+        message = f'{{{name}}}: cannot read "{path}": {error.strerror}'
+        raise ParameterError(message, param=name, value=str(path)) from None
+    except UnicodeDecodeError as error:
+        message = f'{{{name}}}: "{path}" is not UTF-8 text ({error})'
+        raise ParameterError(message, param=name, value=str(path)) from None
+    if path.suffix.lower() in (".csv", ".tsv"):
+        rows = csv.reader(text.splitlines(), delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+        return [row for row in rows if any(each.strip() for each in row) and tuple(row) != HEAD]
+    return _in_text(name, text)
+
+
+def _in_text(name: str, text: str) -> Iterable[Any]:
+    if text.lstrip().startswith("{"):
+        try:
+            return dict(json.loads(text)).items()
+        except (ValueError, TypeError, RecursionError) as error:
+            message = f"{{{name}}} begins like a JSON object, but is none: {error}"
+            raise ParameterError(message, param=name, value=text[:LONGEST_TERM]) from None
+    pairs = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith(COMMENT):
+            continue
+        separator = next((each for each in SEPARATORS if each in line), None)
+        if separator is None:
+            message = f'{{{name}}}: line {number} must be "wrong = right", not {shown(line.strip())}'
+            raise ParameterError(message, param=name, value=text[:LONGEST_TERM])
+        pairs.append(tuple(line.split(separator, 1)))
+    return pairs
+
+
+def _checked(name: str, pair: Any) -> tuple[str, str]:
+    """Return a term without blanks around its sides. Its right side may be empty: the words are then left out."""
+    if not isinstance(pair, list | tuple) or len(pair) != 2 or not all(isinstance(each, str) for each in pair):
+        message = f"{{{name}}}: a term is a wrong and a right spelling, not {shown(pair)}"
+        raise ParameterError(message, param=name, value=pair)
+    wrong, right = (" ".join(each.split()) for each in pair)
+    if not wrong or max(len(wrong), len(right)) > LONGEST_TERM:
+        message = f"{{{name}}}: a term has 1 to {LONGEST_TERM} characters, unlike {shown(pair)}"
+        raise ParameterError(message, param=name, value=pair)
+    return wrong, right
+
+
+@lru_cache(maxsize=16)
+def _table(terms: Terms) -> dict[str, tuple[str, str]]:
+    """Return the terms by their wrong sides in lower case; the first of two counts."""
+    return {wrong.casefold(): (wrong, right) for wrong, right in reversed(terms)}
+
+
+@lru_cache(maxsize=16)
+def _pattern(terms: Terms) -> re.Pattern[str]:
+    """Return the pattern of all wrong sides, the longest first."""
+    longest_first = sorted({wrong for wrong, _ in terms}, key=len, reverse=True)
+    return re.compile("|".join(map(_whole, longest_first)), re.IGNORECASE)
+
+
+def _whole(wrong: str) -> str:
+    """Return the pattern of a term as whole words. Scripts without blanks have no ends of words to look for."""
+    first, last = (wrong[end].isalnum() and not UNSPACED_SCRIPTS.match(wrong[end]) for end in (0, -1))
+    words = r"\s+".join(map(re.escape, wrong.split()))
+    return (r"(?<!\w)" if first else "") + words + (r"(?!\w)" if last else "")
+
+
+def _right(matched: str, table: Mapping[str, tuple[str, str]]) -> str:
+    """Return the right spelling of a match, in the case of the text if it is in lower case."""
+    spelt = " ".join(matched.split())
+    wrong, right = table.get(spelt.casefold(), (spelt, spelt))
+    if right != right.lower() or (spelt == wrong and wrong != wrong.lower()):
+        return right
+    if spelt.isupper() and len(spelt) > 1:
+        return right.upper()
+    return right[:1].upper() + right[1:] if spelt[0].isupper() else right

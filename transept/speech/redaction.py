@@ -1,0 +1,86 @@
+"""Redaction: replace private parts of a transcript by their kind, such as ``[number]``.
+
+Patterns find numbers, phone numbers, e-mail addresses and URLs; a plugin finds names. TranscriptionOptions declares
+`redacted_kinds` as the ``parse`` of its option redact.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from transept.errors import ParameterError, suggest
+from transept.speech.retiming import with_text
+from transept.speech.segments import Segment
+
+FindNames = Callable[[str, str], Iterable[tuple[int, int]]]  # text, language -> start and end of each name
+
+NAMES = "names"
+PATTERNS = {  # kind -> its pattern; an earlier kind takes what a later one would also find
+    "emails": re.compile(
+        r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+        r"|\b\w+(?: dot \w+)* at \w+(?: dot \w+)+",  # as it is dictated in English
+        re.IGNORECASE,
+    ),
+    "urls": re.compile(
+        r"(?:https?://|www\.)[^\s<>\"]*[^\s<>\".,;:!?)\]]"
+        r"|\b(?:[a-z0-9-]+\.)+(?:com|org|net|edu|gov|info|io|dev|app|eu|uk|de|fr|es|it|nl|at|ch)\b(?:/[^\s<>\"]*[^\s<>\".,;:!?)\]])?",
+        re.IGNORECASE,
+    ),
+    "phones": re.compile(r"(?<!\w)(?!\d{1,2}[/.-]\d{1,2}[/.-]\d{4})\+?\(?\d(?:[ ().\-/]{0,3}\d){6,}(?!\w)"),
+    "numbers": re.compile(r"[+#]?\w*\d\w*(?:[ .,:/\-]\w*\d\w*)*%?"),
+}
+KINDS = (NAMES, *PATTERNS)
+WORDS = {kind: f"[{kind.removesuffix('s')}]" for kind in KINDS}
+
+
+def redacted_kinds(name: str, given: Any) -> tuple[str, ...]:
+    """Return kinds in the order of KINDS, also of a text with commas. Raises ParameterError for an unknown one."""
+    if given is None:
+        return ()
+    listed = [each.strip() for each in given.split(",") if each.strip()] if isinstance(given, str) else given
+    if not isinstance(listed, list | tuple) or not all(isinstance(each, str) for each in listed):
+        message = f"{{{name}}} must be some of {', '.join(KINDS)}, not {{{name}!}}"
+        raise ParameterError(message, param=name, value=given)
+    for each in listed:
+        if each not in KINDS:
+            message = f"{{{name}}}: there is nothing to redact called {each[:100]!r}.{suggest(each, KINDS)}"
+            raise ParameterError(message, param=name, value=given)
+    return tuple(kind for kind in KINDS if kind in listed)
+
+
+def redacted(segment: Segment, kinds: Sequence[str], find_names: FindNames | None, language: str) -> Segment:
+    """Return a segment with the kind in place of each private part of its text and words, and without its tokens.
+
+    find_names: finds names; needed for the kind names. language: code of the text.
+    """
+    text = _redacted_text(segment.text, kinds, find_names, segment.language or language)
+    spelt = None if segment.words is None else "".join(word.word for word in segment.words)
+    if text != segment.text or (spelt is not None and "".join(spelt.split()) != "".join(text.split())):
+        return with_text(segment, text)
+    return dataclasses.replace(segment, tokens=[], token_logprobs=None if segment.token_logprobs is None else [])
+
+
+def _redacted_text(text: str, kinds: Sequence[str], find_names: FindNames | None, language: str) -> str:
+    found: list[tuple[int, int, str]] = []
+    for kind, start, end in _private(text, kinds, find_names, language):
+        if not any(start < other_end and other_start < end for other_start, other_end, _ in found):
+            found.append((start, end, kind))
+    for start, end, kind in sorted(found, reverse=True):
+        text = text[:start] + WORDS[kind] + text[end:]
+    return text
+
+
+def _private(
+    text: str, kinds: Sequence[str], find_names: FindNames | None, language: str
+) -> Iterator[tuple[str, int, int]]:
+    """Yield the kind, the start and the end of each private part, which may overlap."""
+    for kind, pattern in PATTERNS.items():
+        if kind in kinds:
+            for match in pattern.finditer(text):
+                yield kind, *match.span()
+    if NAMES in kinds and find_names is not None and text.strip():
+        for start, end in find_names(text, language):
+            yield NAMES, start, end
