@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from transept.cli.convert import EditOptions
 from transept.cli.documents import DECODING
 from transept.cli.engine_options import LIMITS, NAMES
 from transept.cli.flags import flag
@@ -51,6 +52,7 @@ SECTIONS = [  # title, class, where its options are accepted
     ("Transcription", TranscriptionOptions, "`transept.transcribe`, `Transcriber`, `transept transcribe`, HTTP"),
     ("Voice activity", VadOptions, "`vad_options=`, `transept transcribe`, HTTP"),
     ("Subtitles", SubtitleLayout, "`Transcript.write`, `transept transcribe`, `transept align`, HTTP"),
+    ("Edits", EditOptions, "`transept convert`"),
     ("The command alone", CommandOptions, "`transept transcribe`"),
     ("Generation", SamplingParams, "`Engine.generate`, text tasks, `/v1/completions`"),
     ("Text tasks", TranslationOptions, "`transept.summarize`, `translate`, `generate`, `TextGenerator`, HTTP"),

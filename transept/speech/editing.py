@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from transept.errors import ParameterError, suggest
-from transept.speech.retiming import with_text
+from transept.speech.retiming import with_estimated_words, with_text
 from transept.speech.segments import Segment, Word
 from transept.speech.word_breaks import may_break
 
@@ -86,7 +86,7 @@ def split(segments: Sequence[Segment], index: int, word: int | None = None, time
     segment = _at(segments, index)
     if (word is None) == (time is None):
         raise ParameterError("give {word} or {time}, one of them", param="word", value=word, others={"time": time})
-    words = segment.words or _evenly(segment)
+    words = with_estimated_words(segment).words or []
     if word is None:
         word = sum((each.start + each.end) / 2 < (time or 0.0) for each in words)
     if not 0 < word < len(words):
@@ -164,9 +164,3 @@ def _part(segment: Segment, words: Sequence[Word]) -> Segment:
         tokens=[],
         token_logprobs=None if segment.token_logprobs is None else [],
     )
-
-
-def _evenly(segment: Segment) -> list[Word]:
-    """Return the words of a segment without word times, which share its time by their lengths."""
-    timed = with_text(dataclasses.replace(segment, words=[]), segment.text)
-    return timed.words or []

@@ -22,6 +22,7 @@ MAX_BYTES = 256 << 20  # of a file
 def read_transcript(file: str | Path, format: str | None = None) -> dict[str, Any]:
     """Return the dict of a file. Raises ParameterError for a file that is not a transcript, OSError to open it."""
     path = Path(file)
+    path.stat()  # a missing file is told before a strange suffix
     name = SUFFIXES.get(path.suffix.lower()) if format is None else format
     if name not in READ_FORMATS:
         if format is not None:

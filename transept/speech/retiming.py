@@ -30,6 +30,14 @@ def with_text(segment: Segment, text: str) -> Segment:
     return dataclasses.replace(segment, text=text, words=words, end=end, tokens=[], token_logprobs=logprobs)
 
 
+def with_estimated_words(segment: Segment) -> Segment:
+    """Return a segment whose words, if it has none, share its time by their lengths."""
+    if segment.words is not None:
+        return segment
+    words = _spread(words_of(segment.text), segment.start, segment.end, 1.0)
+    return dataclasses.replace(segment, words=words)
+
+
 def words_of(text: str) -> list[str]:
     """Return the words of a text, each with the blank before it; joined they are the text without blanks at its end."""
     return [word for run in RUN.findall(text) for word in _cut(run)]

@@ -25,6 +25,7 @@ from transept.speech.output.writers import format_transcript, write_transcript
 from transept.speech.paragraphs import Paragraph, paragraphs
 from transept.speech.reading import read_transcript
 from transept.speech.redaction import NAMES, FindNames, redacted, redacted_kinds
+from transept.speech.retiming import with_estimated_words
 from transept.speech.segments import Segment
 
 if TYPE_CHECKING:
@@ -207,6 +208,10 @@ class Transcript:
         )
         text = editing.joined_text(segment.text for segment in edited.segments).strip()
         return dataclasses.replace(edited, text=text)
+
+    def with_estimated_words(self) -> Transcript:
+        """Return the transcript with words in every segment; those without times share their segment's by length."""
+        return self.with_segments([with_estimated_words(segment) for segment in self.segments])
 
     def between(self, start: float, end: float) -> Transcript:
         """Return the speech from one time to another, in seconds. Times stay; `shifted` moves them to 0."""

@@ -1,0 +1,85 @@
+"""``transept convert`` as a user runs it."""
+
+from pathlib import Path
+
+import pytest
+from command_line import Command
+
+from transept import Transcript
+
+SUBTITLES = """1
+00:00:01,000 --> 00:00:03,000
+A: We run cooper netties.
+
+2
+00:00:04,000 --> 00:00:05,000
+B: On 12 machines.
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "talk.srt"
+    file.write_text(SUBTITLES)
+    return file
+
+
+def test_subtitles_become_another_file(command: Command, file: Path) -> None:
+    other = file.with_suffix(".vtt")
+    done = command("convert", file, other)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", f"wrote {other}\n")
+    assert other.read_text() == (
+        "WEBVTT\n\n00:01.000 --> 00:03.000\n<v A>We run cooper netties.\n\n"
+        "00:04.000 --> 00:05.000\n<v B>On 12 machines.\n\n"
+    )
+    page = file.with_suffix(".html")
+    assert command("convert", other, page).returncode == 0
+    assert "<b>A:</b> We run cooper netties.</p>" in page.read_text()
+
+
+def test_all_edits_at_once(command: Command, file: Path) -> None:
+    glossary = file.with_name("terms.txt")
+    glossary.write_text("cooper netties → Kubernetes\n")
+    options = ["--shift", "-1.5", "--speaker-names", "A=Anna, B=Ben", "--glossary", glossary, "--redact", "numbers"]
+    done = command("convert", file, file, *options)
+    assert done.returncode == 0, done.stderr
+    assert [(each.start, each.end, each.speaker, each.text) for each in Transcript.read(file)] == [
+        (0.0, 1.5, "Anna", " We run Kubernetes."),
+        (2.5, 3.5, "Ben", " On [number] machines."),
+    ]
+
+
+def test_subtitles_are_laid_out_anew(command: Command, file: Path) -> None:
+    done = command("convert", file, "-", "-f", "lrc", "--max-words-per-line", "2", "--speaker-names", "A=C,B=D")
+    assert (
+        done.stdout == "[00:01.00]C: We run\n[00:01.53]C: cooper netties.\n[00:04.00]D: On 12\n[00:04.31]D: machines.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["talk.srt", "talk"], 2, "talk has no suffix of a format; give one with -f: txt, srt"),
+        (["talk.srt", "-"], 2, "standard output has no suffix of a format"),
+        (["talk.srt", "a.txt", "-f", "sr"], 2, "there is no format \"sr\". Did you mean 'srt'"),
+        (["talk.str", "a.txt"], 1, 'cannot read "talk.str": No such file or directory'),
+        (["talk.wav", "a.txt"], 2, "transcripts are read from .json, .ssa, .xml"),
+        (["talk.srt", "a.txt", "--speaker-names", "C=Anna"], 2, "no speaker 'C'; the speakers are A, B"),
+        (["talk.srt", "a.txt", "--speaker-names", "Anna"], 2, "--speaker-names must be old and new names"),
+        (["talk.srt", "a.txt", "--glossary", "terms.csv"], 2, '--glossary: cannot read "terms.csv": No such file'),
+        (["talk.srt", "a.txt", "--redact", "name"], 2, "nothing to redact called 'name'. Did you mean 'names'"),
+        (["talk.srt", "a.txt", "--redact", "names"], 2, "names are found by a plugin"),
+        (["talk.srt", "a.txt", "--shift", "soon"], 2, "--shift: must be a number"),
+        (["talk.srt", "talk.wav/a.txt"], 1, "cannot write talk.wav/a.txt: "),
+        (["talk.srt", "-", "-f", "docx"], 2, "docx is not text"),
+    ],
+)
+def test_mistakes_are_one_message(
+    command: Command, file: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, message: str
+) -> None:
+    monkeypatch.chdir(file.parent)
+    file.with_name("talk.wav").touch()
+    done = command("convert", *arguments)
+    assert message in done.stderr
+    assert done.returncode == code
+    assert not file.with_name("a.txt").exists()

@@ -1,0 +1,170 @@
+"""``transept convert IN OUT``: read a transcript or subtitles, edit them, and write another file. Loads no model."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from transept.cli.commands import COMMANDS
+from transept.cli.file_suggestions import suggest_file
+from transept.cli.flags import add_flag, add_flags
+from transept.cli.result_files import write_whole
+from transept.cli.terminal import escape, escape_name, print_stderr
+from transept.cli.transcribe_options import FORMATS, check_formats, subtitle_layout
+from transept.errors import ParameterError, PromptError, suggest
+from transept.options import Option, declared, declares_options, take_options
+from transept.speech.glossary import glossary_terms
+from transept.speech.options import TranscriptionOptions
+from transept.speech.output.subtitles import SubtitleLayout
+from transept.speech.redaction import redacted_kinds
+
+if TYPE_CHECKING:
+    from transept.speech.transcript import Transcript
+
+STDOUT = "-"
+EDITS = ("glossary", "redact")  # options of a transcription that a finished transcript takes
+
+
+def speaker_names(name: str, given: Any) -> tuple[tuple[str, str], ...]:
+    """Return pairs of an old and a new name, also of the text ``A=Anna,B=Ben``."""
+    if isinstance(given, Mapping):
+        return tuple(given.items())
+    if not isinstance(given, str):
+        return tuple(given or ())
+    pairs = tuple(tuple(map(str.strip, each.split("=", 1))) for each in given.split(","))
+    if not all(len(pair) == 2 and all(pair) for pair in pairs):
+        message = f"{{{name}}} must be old and new names, such as SPEAKER_00=Anna,SPEAKER_01=Ben, not {{{name}!}}"
+        raise ParameterError(message, param=name, value=given)
+    return tuple((old, new) for old, new in pairs)
+
+
+@declares_options("an edit has no option")
+@dataclass(frozen=True)
+class EditOptions:
+    """Edits of a transcript."""
+
+    shift: Annotated[
+        float, Option("move all times by S seconds; negative: to earlier ones", metavar="S", default="0")
+    ] = 0.0
+    speaker_names: Annotated[
+        tuple[tuple[str, str], ...],
+        Option(
+            "other names of speakers: SPEAKER_00=Anna,SPEAKER_01=Ben",
+            metavar="A=B,...",
+            default="",
+            parse=speaker_names,
+        ),
+    ] = ()
+
+    def __post_init__(self) -> None:
+        take_options(self)
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare ``transept convert``."""
+    parser = commands.add_parser(
+        "convert",
+        help=COMMANDS["convert"],
+        usage="transept convert [option ...] IN OUT",
+        description="Read a transcript or subtitles, edit them, and write another file. Reads srt, vtt, ttml, ass and "
+        "json: Transept's, openai-whisper's, faster-whisper's, WhisperX's, whisper.cpp's and OpenAI's.",
+        epilog="Exit code: 0 written, 1 failed, 2 bad usage.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("file", metavar="IN", help="file of a transcript or of subtitles")
+    parser.add_argument("output", metavar="OUT", help="file to write; its suffix is the format; - is standard output")
+    about = f"format of OUT: {', '.join(FORMATS)}"
+    parser.add_argument("-f", "--output-format", type=_format, metavar="FORMAT", help=about)
+    parser.add_argument(
+        "--input-format", dest="format", metavar="FORMAT", help="format of IN, if its suffix does not tell"
+    )
+    edits = parser.add_argument_group("edits")
+    for each in declared(EditOptions).values():
+        add_flag(edits, each)
+    for name in EDITS:
+        add_flag(edits, declared(TranscriptionOptions)[name])
+    about = "Without the times of words, words share the time of their subtitle by their lengths."
+    add_flags(parser, "subtitles", about, declared(SubtitleLayout).values())
+    parser.set_defaults(run=convert, parser=parser)
+
+
+def convert(arguments: argparse.Namespace) -> int:
+    """Run ``transept convert``."""
+    to = _output_format(arguments)
+    check_formats([to])
+    layout = subtitle_layout(arguments)
+    SubtitleLayout(**layout)
+    edits = edits_of(arguments)  # raises before any file is opened
+    transcript = edits.of(read_transcript(arguments.file, arguments.format))
+    if layout:
+        transcript = transcript.with_estimated_words()
+    if arguments.output == STDOUT:
+        print(escape(transcript.to_str(to, **layout)), end="")
+        return 0
+    try:
+        write_whole(Path(arguments.output), lambda place: transcript.write(place, to, **layout))
+    except OSError as error:
+        print_stderr(f"transept: cannot write {escape_name(arguments.output)}: {error.strerror or error}")
+        return 1
+    print_stderr(f"wrote {escape_name(arguments.output)}")
+    return 0
+
+
+def read_transcript(file: str, format: str | None = None) -> Transcript:
+    """Return the transcript in a file. Raises PromptError for one that cannot be opened, ParameterError for another."""
+    from transept.speech.transcript import Transcript
+
+    try:
+        return Transcript.read(file, format)
+    except OSError as error:
+        near = suggest_file(file) if isinstance(error, FileNotFoundError) else ""
+        raise PromptError(f'cannot read "{file}": {error.strerror}{near}') from None
+
+
+@dataclass(frozen=True)
+class Edits:
+    """The checked edits of a command."""
+
+    options: EditOptions
+    glossary: tuple[tuple[str, str], ...]
+    redact: tuple[str, ...]
+
+    def of(self, transcript: Transcript) -> Transcript:
+        """Return the edited transcript. Raises ParameterError for a speaker that it does not have."""
+        if self.options.shift:
+            transcript = transcript.shifted(self.options.shift)
+        if self.options.speaker_names:
+            transcript = transcript.renamed(dict(self.options.speaker_names))
+        if self.glossary:
+            transcript = transcript.corrected(dict(self.glossary))
+        return transcript.redacted(self.redact) if self.redact else transcript
+
+
+def edits_of(arguments: argparse.Namespace) -> Edits:
+    """Return the edits of a command's arguments. Raises ParameterError for a bad one."""
+    given = vars(arguments)
+    options = EditOptions(
+        **{each.name: given[each.name] for each in declared(EditOptions).values() if each.name in given}
+    )
+    terms = glossary_terms("glossary", Path(given["glossary"]) if "glossary" in given else None)
+    return Edits(options, terms, redacted_kinds("redact", given.get("redact")))
+
+
+def _format(text: str) -> str:
+    if text.lower() not in FORMATS:
+        raise argparse.ArgumentTypeError(f'there is no format "{text}".{suggest(text, FORMATS)}')
+    return text.lower()
+
+
+def _output_format(arguments: argparse.Namespace) -> str:
+    """Return the format to write. Exits with a usage error if neither -f nor the suffix of OUT tells it."""
+    suffix = arguments.output_format or Path(arguments.output).suffix.lower().removeprefix(".")
+    if suffix == "docx" and arguments.output == STDOUT:
+        arguments.parser.error("docx is not text; name a file to write instead of -")
+    if suffix not in FORMATS:
+        where = "standard output" if arguments.output == STDOUT else escape_name(arguments.output)
+        arguments.parser.error(f"{where} has no suffix of a format; give one with -f: {', '.join(FORMATS)}")
+    return str(suffix)
