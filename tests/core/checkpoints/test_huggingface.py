@@ -45,6 +45,7 @@ def whisper():
 
 def save_bin(model, path, shards=1):
     """pytorch_model.bin as transformers wrote it before safetensors: tied weights under every name."""
+    model.config.architectures = [type(model).__name__]  # as `save_pretrained` of a model writes it
     model.config.save_pretrained(path)
     state = model.state_dict()
     if shards == 1:
