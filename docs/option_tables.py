@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from transept.cli.chapters import ChapterOptions
 from transept.cli.convert import EditOptions
 from transept.cli.documents import DECODING
 from transept.cli.engine_options import LIMITS, NAMES
@@ -56,6 +57,7 @@ SECTIONS = [  # title, class, where its options are accepted
     ("The command alone", CommandOptions, "`transept transcribe`"),
     ("Generation", SamplingParams, "`Engine.generate`, text tasks, `/v1/completions`"),
     ("Text tasks", TranslationOptions, "`transept.summarize`, `translate`, `generate`, `TextGenerator`, HTTP"),
+    ("Chapters", ChapterOptions, "`transept summarize`"),
     ("Images", ReadingOptions, "`transept.read_text`, `caption`, `VisionReader`, `transept read`, HTTP"),
     ("Pages of a PDF", PageOptions, "`pdf_pages`, `transept read`, HTTP"),
     ("Engine", EngineConfig, "`Engine`, `Transcriber`, `TextGenerator`, `VisionReader`, every command"),

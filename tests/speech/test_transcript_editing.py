@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transept import ParameterError, Segment, Transcript, Word
-from transept.speech.editing import joined_text
 from transept.speech.retiming import with_text, words_of
+from transept.speech.word_breaks import joined_text
 
 
 def segment(start: float, end: float, text: str, speaker: str | None = None, *, timed: bool = True) -> Segment:

@@ -115,6 +115,6 @@ def _parser(given: Sequence[str] | None = None) -> Parser:
         elif name in TEXT_COMMANDS:
             importlib.import_module(f"{__name__}.documents").add_parser(commands, name)
         else:
-            importlib.import_module(f"{__name__}.{name}").add_parser(commands)
+            importlib.import_module(f"{__name__}.{name.replace('-', '_')}").add_parser(commands)
     parser.set_defaults(parser=parser)  # for commands that set none
     return parser

@@ -11,6 +11,7 @@ COMMANDS: Mapping[str, str] = {
     "calibrate": "find the shortest encoder input that loses no words",
     "summarize": "summarize text files",
     "translate": "translate text files",
+    "translate-subtitles": "translate subtitles, and keep their times",
     "generate": "give text files to a model unchanged, and print its output",
     "read": "read the text in images",
     "batch": "run a model over many files, on replicas of it on this machine or a Ray cluster",

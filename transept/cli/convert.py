@@ -13,8 +13,8 @@ from transept.cli.file_suggestions import suggest_file
 from transept.cli.flags import add_flag, add_flags
 from transept.cli.result_files import write_whole
 from transept.cli.terminal import escape, escape_name, print_stderr
-from transept.cli.transcribe_options import FORMATS, check_formats, subtitle_layout
-from transept.errors import ParameterError, PromptError, suggest
+from transept.cli.transcribe_options import FORMATS, check_formats, format_of, subtitle_layout
+from transept.errors import ParameterError, PromptError
 from transept.options import Option, declared, declares_options, take_options
 from transept.speech.glossary import glossary_terms
 from transept.speech.options import TranscriptionOptions
@@ -77,7 +77,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("file", metavar="IN", help="file of a transcript or of subtitles")
     parser.add_argument("output", metavar="OUT", help="file to write; its suffix is the format; - is standard output")
     about = f"format of OUT: {', '.join(FORMATS)}"
-    parser.add_argument("-f", "--output-format", type=_format, metavar="FORMAT", help=about)
+    parser.add_argument("-f", "--output-format", type=format_of, metavar="FORMAT", help=about)
     parser.add_argument(
         "--input-format", dest="format", metavar="FORMAT", help="format of IN, if its suffix does not tell"
     )
@@ -93,7 +93,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def convert(arguments: argparse.Namespace) -> int:
     """Run ``transept convert``."""
-    to = _output_format(arguments)
+    to = output_format(arguments)
     check_formats([to])
     layout = subtitle_layout(arguments)
     SubtitleLayout(**layout)
@@ -101,15 +101,20 @@ def convert(arguments: argparse.Namespace) -> int:
     transcript = edits.of(read_transcript(arguments.file, arguments.format))
     if layout:
         transcript = transcript.with_estimated_words()
-    if arguments.output == STDOUT:
-        print(escape(transcript.to_str(to, **layout)), end="")
+    return written(transcript, to, arguments.output, layout)
+
+
+def written(transcript: Transcript, format: str, output: str, layout: Mapping[str, Any]) -> int:
+    """Write a transcript to a file, or to standard output. Returns the exit code."""
+    if output == STDOUT:
+        print(escape(transcript.to_str(format, **layout)), end="")
         return 0
     try:
-        write_whole(Path(arguments.output), lambda place: transcript.write(place, to, **layout))
+        write_whole(Path(output), lambda place: transcript.write(place, format, **layout))
     except OSError as error:
-        print_stderr(f"transept: cannot write {escape_name(arguments.output)}: {error.strerror or error}")
+        print_stderr(f"transept: cannot write {escape_name(output)}: {error.strerror or error}")
         return 1
-    print_stderr(f"wrote {escape_name(arguments.output)}")
+    print_stderr(f"wrote {escape_name(output)}")
     return 0
 
 
@@ -153,13 +158,7 @@ def edits_of(arguments: argparse.Namespace) -> Edits:
     return Edits(options, terms, redacted_kinds("redact", given.get("redact")))
 
 
-def _format(text: str) -> str:
-    if text.lower() not in FORMATS:
-        raise argparse.ArgumentTypeError(f'there is no format "{text}".{suggest(text, FORMATS)}')
-    return text.lower()
-
-
-def _output_format(arguments: argparse.Namespace) -> str:
+def output_format(arguments: argparse.Namespace) -> str:
     """Return the format to write. Exits with a usage error if neither -f nor the suffix of OUT tells it."""
     suffix = arguments.output_format or Path(arguments.output).suffix.lower().removeprefix(".")
     if suffix == "docx" and arguments.output == STDOUT:

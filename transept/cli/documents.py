@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from transept.cli.chapters import TRANSCRIPTS, ChapterOptions, check_chapters, run_chapters, transcript_text
 from transept.cli.commands import COMMANDS
 from transept.cli.engine_options import add_limit, add_model_options, engine_options
 from transept.cli.file_suggestions import suggest_file
@@ -42,6 +43,7 @@ MOST_USED = (
     *("--model", "--json", "--stream", "--truncate", "--chunk", "--beam-size", "--max-new-tokens", "--device"),
     *("--quantization", "--threads", "--offline"),
 )
+OF_TRANSCRIPTS = ("--chapters", "--markdown")
 DECODING = (  # the options of SamplingParams that have flags
     *("num_beams", "max_tokens", "min_tokens", "length_penalty", "no_repeat_ngram_size", "temperature", "top_k"),
     *("top_p", "seed"),
@@ -65,7 +67,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], na
         epilog="Exit code: 0 all documents done, 1 some failed (the others are done), 2 bad usage.",
         most_used=(
             *(("--source-language", "--target-language") if has_languages else ()),
-            *(("--lines",) if has_lines else ()),
+            *(("--lines",) if has_lines else OF_TRANSCRIPTS),
             *MOST_USED,
         ),
     )
@@ -83,6 +85,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], na
         action="store_true",
         help="print text piece by piece during generation; needs --beam-size 1: a beam search prints all at once",
     )
+    if name == "summarize":
+        transcripts = parser.add_argument_group(
+            TRANSCRIPTS, "Files of subtitles and transcripts are read as their text."
+        )
+        for each in declared(ChapterOptions).values():
+            add_flag(transcripts, each, default=each.default)
     long_documents = parser.add_argument_group(LONG_DOCUMENTS)
     length = long_documents.add_mutually_exclusive_group()
     add_flag(length, declared(TextOptions)["truncate"])
@@ -91,7 +99,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], na
     add_limit(long_documents, "max_text_characters")
     add_decoding(parser.add_argument_group("decoding", "Default: the checkpoint's settings for this task."))
     add_model_options(parser, model)
-    parser.set_defaults(lines=False, parser=parser, run=run, task=name)
+    parser.set_defaults(lines=False, chapters=False, parser=parser, run=run, task=name)
 
 
 def add_decoding(group: argparse._ActionsContainer) -> None:
@@ -112,12 +120,17 @@ def run(arguments: argparse.Namespace) -> int:
     sampling = sampling_of(arguments)
     own = {name: getattr(arguments, name) for name in declared(TranslationOptions) if hasattr(arguments, name)}
     TranslationOptions(**own)  # raises before the model is loaded
+    if arguments.task == "summarize":
+        check_chapters(arguments)
     with contextlib.redirect_stdout(sys.stderr):  # keeps plugins' and libraries' prints out of the output
         from transept.text.generator import TextGenerator
 
         generator = TextGenerator(arguments.model, **engine_options(arguments))
+    if arguments.chapters:
+        return run_chapters(arguments, generator, **own, **sampling)
     begin = time.perf_counter()
-    documents, output = _Documents(arguments.files, arguments.lines), _Output(arguments)
+    by_paragraph = arguments.task == "summarize"
+    documents, output = _Documents(arguments.files, arguments.lines, by_paragraph), _Output(arguments)
     num_texts, num_tokens, num_failed = 0, 0, 0
     for update in generator.stream(cast("Task", arguments.task), documents, **own, **sampling):
         document = documents.read[update.index]
@@ -158,13 +171,15 @@ class _Documents:
 
     files: Sequence[str]
     by_line: bool
+    reads_transcripts: bool
     read: list[_Document] = field(default_factory=list)
     num_unreadable: int = 0
 
     def __iter__(self) -> Iterator[str]:
         for file in self.files:
             try:
-                text = read_text(file)
+                spoken = transcript_text(file) if self.reads_transcripts else None
+                text = read_text(file) if spoken is None else spoken
             except PromptError as error:
                 self.num_unreadable += 1
                 print_stderr(f"transept: {escape_name(file)}: {error}")

@@ -72,6 +72,13 @@ def formats_of(text: str, known: Sequence[str], every: Sequence[str]) -> tuple[s
 formats = partial(formats_of, known=FORMATS, every=ALL)
 
 
+def format_of(text: str) -> str:
+    """Parse one format."""
+    if text.lower() not in FORMATS:
+        raise argparse.ArgumentTypeError(f'there is no format "{text}".{suggest(text, FORMATS)}')
+    return text.lower()
+
+
 def sample_rate(text: str) -> int:
     """Parse the rate of raw samples, in Hz."""
     if not (text.isascii() and text.isdigit() and LOWEST_RATE <= int(text) <= HIGHEST_RATE):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from transept.errors import ParameterError, suggest
 from transept.speech.retiming import with_estimated_words, with_text
 from transept.speech.segments import Segment, Word
-from transept.speech.word_breaks import may_break
+from transept.speech.word_breaks import joined_text
 
 FRAMES = 100  # a second, of a segment's seek
 
@@ -16,14 +16,6 @@ FRAMES = 100  # a second, of a segment's seek
 def numbered(segments: Iterable[Segment]) -> list[Segment]:
     """Return the segments with their positions as ids."""
     return [dataclasses.replace(segment, id=index) for index, segment in enumerate(segments)]
-
-
-def joined_text(texts: Iterable[str]) -> str:
-    """Return the texts of segments as one, with a blank between two words that would run together."""
-    whole = ""
-    for text in texts:
-        whole += text if not whole or not text or may_break(whole, text) else f" {text}"
-    return whole
 
 
 def shifted(segments: Sequence[Segment], seconds: float) -> list[Segment]:

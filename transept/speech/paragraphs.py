@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from transept.speech.segments import Segment
+from transept.speech.word_breaks import joined_text
 
 PAUSE = 1.5  # seconds; a longer one between two sentences ends a paragraph
 LONG_PAUSE = 4.0  # seconds; ends a paragraph anywhere
@@ -15,8 +16,8 @@ SENTENCE_END = re.compile(r"""[.!?…؟۔।॥。！？｡]["'”’»)\]」』
 
 
 @dataclass(frozen=True)
-class Paragraph:
-    """Consecutive segments of one speaker, all with text."""
+class Passage:
+    """Consecutive segments, all with text."""
 
     segments: Sequence[Segment]
 
@@ -31,14 +32,19 @@ class Paragraph:
         return max(segment.end for segment in self.segments)
 
     @property
+    def text(self) -> str:
+        """The text on one line, without blanks around it."""
+        return " ".join(joined_text(segment.text for segment in self.segments).split())
+
+
+@dataclass(frozen=True)
+class Paragraph(Passage):
+    """A passage of one speaker."""
+
+    @property
     def speaker(self) -> str | None:
         """The speaker of all its segments."""
         return self.segments[0].speaker
-
-    @property
-    def text(self) -> str:
-        """The text on one line, without blanks around it."""
-        return " ".join("".join(segment.text for segment in self.segments).split())
 
 
 def paragraphs(segments: Sequence[Segment]) -> Iterator[Paragraph]:

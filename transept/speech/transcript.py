@@ -17,16 +17,20 @@ from transept.errors import ParameterError
 from transept.registry.name_finders import find_name_finder
 from transept.registry.plugins import discover
 from transept.speech import editing
+from transept.speech.chapters import LONGEST as LONGEST_CHAPTER
+from transept.speech.chapters import chapters
 from transept.speech.fields import TEXT, Fields, is_stretch, is_text, segment_of
 from transept.speech.glossary import corrected, glossary_terms
 from transept.speech.options import TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.output.writers import format_transcript, write_transcript
-from transept.speech.paragraphs import Paragraph, paragraphs
+from transept.speech.paragraphs import Paragraph, Passage, paragraphs
 from transept.speech.reading import read_transcript
 from transept.speech.redaction import NAMES, FindNames, redacted, redacted_kinds
 from transept.speech.retiming import with_estimated_words
 from transept.speech.segments import Segment
+from transept.speech.translation import Translate, translated
+from transept.speech.word_breaks import joined_text
 
 if TYPE_CHECKING:
     from transept.speech.option_types import SubtitleKeywords
@@ -206,7 +210,7 @@ class Transcript:
         edited = self.with_segments(
             [redacted(segment, checked, find_names, self.language) for segment in self.segments]
         )
-        text = editing.joined_text(segment.text for segment in edited.segments).strip()
+        text = joined_text(segment.text for segment in edited.segments).strip()
         return dataclasses.replace(edited, text=text)
 
     def with_estimated_words(self) -> Transcript:
@@ -217,6 +221,19 @@ class Transcript:
         """Return the speech from one time to another, in seconds. Times stay; `shifted` moves them to 0."""
         return self.with_segments(editing.between(self.segments, start, end))
 
+    def translated(self, translate: Translate, language: str = "") -> Transcript:
+        """Return the transcript in another language, with the times of this one and without words.
+
+        translate: called once with a list of sentences, which may take several segments; returns their translations in
+        order. language: code of the translation. Raises ParameterError if another number of texts is returned.
+        """
+        edited = self.with_segments(translated(self.segments, translate))
+        return dataclasses.replace(edited, language=language, language_probability=None, language_probabilities={})
+
+    def chapters(self, seconds: float = LONGEST_CHAPTER) -> list[Passage]:
+        """Return the text in chapters of up to so many seconds, cut at the longest pauses."""
+        return chapters(self.segments, seconds)
+
     def paragraphs(self) -> list[Paragraph]:
         """Return the text in paragraphs, which end at pauses, after sentences, and where the speaker changes."""
         return list(paragraphs(self.segments))
@@ -225,7 +242,7 @@ class Transcript:
         """Return the transcript with other segments, and with their text if it differs."""
         texts = [segment.text for segment in segments]
         changed = texts != [segment.text for segment in self.segments]
-        text = editing.joined_text(texts).strip() if changed else self.text
+        text = joined_text(texts).strip() if changed else self.text
         return dataclasses.replace(self, segments=segments, text=text, reason=None if text else self.reason)
 
     def _moved(self, segments: list[Segment], seconds: float) -> Transcript:

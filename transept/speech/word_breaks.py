@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from transept.speech.segments import Segment, Word
 
@@ -40,6 +40,14 @@ def may_break(before: str, after: str) -> bool:
         return False
     starts = unicodedata.category(first) not in NEVER_FIRST and first not in SMALL_KANA
     return starts and unicodedata.category(last) not in NEVER_LAST and last not in LEADING_SIGNS
+
+
+def joined_text(texts: Iterable[str]) -> str:
+    """Return the texts of segments as one, with a blank between two words that would run together."""
+    whole = ""
+    for text in texts:
+        whole += text if not whole or not text or may_break(whole, text) else f" {text}"
+    return whole
 
 
 def parts_of_words(words: Sequence[Word]) -> list[list[Word]]:

@@ -38,13 +38,13 @@ from transept.serving.http.transcription_answers import (
 )
 from transept.serving.http.transcription_fields import BODY, OPENAI_PARTS, OwnFields, ServerVad
 from transept.serving.models import ServedModel, translates_to
-from transept.speech.editing import joined_text
 from transept.speech.options import FALLBACK_TEMPERATURES, TRANSLATES_TO, TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.output.writers import FORMATS, SUBTITLES, format_transcript
 from transept.speech.segments import Found, Opened, has_speakers
 from transept.speech.speech_model import SpeechModel
 from transept.speech.transcript import Transcript, TranscriptionInfo
+from transept.speech.word_breaks import joined_text
 
 router = APIRouter(tags=["speech"])
 

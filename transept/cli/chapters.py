@@ -1,0 +1,132 @@
+"""Chapters of transcripts, with titles and summaries, for ``transept summarize``; and transcripts as plain texts."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from transept.cli.convert import read_transcript
+from transept.cli.parser import in_flags
+from transept.cli.terminal import escape, escape_name, print_stderr
+from transept.errors import ParameterError, TranseptError
+from transept.options import Option, declares_options, take_options
+
+if TYPE_CHECKING:
+    from transept.speech.paragraphs import Passage
+    from transept.speech.segments import Segment
+    from transept.text.generator import TextGenerator
+
+TRANSCRIPTS = "transcripts"  # heading of the options
+SUFFIXES = (".json", ".srt", ".vtt", ".ttml", ".ass", ".ssa")  # of files that may be transcripts
+LONGEST_TITLE = 80  # characters
+FIRST_SENTENCE = re.compile(r".+?[.!?。！？](?=\s|$)", re.DOTALL)  # noqa: RUF001  full-width marks are meant
+
+
+@declares_options("chapters have no option")
+@dataclass(frozen=True)
+class ChapterOptions:
+    """Chapters of transcripts. Each has a title, which is the first sentence of its summary."""
+
+    chapters: Annotated[
+        bool, Option("summarize each chapter of transcripts and subtitles, after its time and title", group=TRANSCRIPTS)
+    ] = False
+    chapter_minutes: Annotated[
+        float, Option("longest chapter; it is cut at the longest pause", group=TRANSCRIPTS, metavar="M", gt=0)
+    ] = 5.0
+    markdown: Annotated[bool, Option("print chapters with headings in Markdown", group=TRANSCRIPTS)] = False
+
+    def __post_init__(self) -> None:
+        take_options(self)
+
+
+def check_chapters(arguments: argparse.Namespace) -> None:
+    """Exit with a usage error for options that contradict each other. Raises ParameterError for an invalid one."""
+    options = ChapterOptions(arguments.chapters, arguments.chapter_minutes, arguments.markdown)
+    error = arguments.parser.error
+    if not options.chapters and options != ChapterOptions():
+        error("--markdown and --chapter-minutes apply to chapters; add --chapters")
+    if options.chapters and arguments.stream:
+        error("--stream prints one text piece by piece, not chapters; leave one out")
+    if options.markdown and arguments.json:
+        error("--markdown and --json are two forms of the output; leave one out")
+
+
+def run_chapters(arguments: argparse.Namespace, generator: TextGenerator, **options: Any) -> int:
+    """Print the chapters of the files, and return the exit code. options: of the text task."""
+    chosen = ChapterOptions(arguments.chapters, arguments.chapter_minutes, arguments.markdown)
+    if not (options.get("truncate") or options.get("chunk")):
+        options["chunk"] = True  # a chapter may be longer than the model reads
+    num_failed = 0
+    for file in arguments.files:
+        try:
+            passages = read_transcript(file).chapters(60 * chosen.chapter_minutes)
+            summaries = _summaries(generator, passages, options)
+        except TranseptError as error:
+            num_failed += 1
+            print_stderr(f"transept: {escape_name(file)}: {in_flags(error, arguments.parser)}")
+            continue
+        found = [_chapter(each, text) for each, text in zip(passages, summaries, strict=True)]
+        if arguments.json:
+            print(escape(json.dumps({"file": file, "chapters": found}, ensure_ascii=False)), flush=True)
+        else:
+            named = file if chosen.markdown or len(arguments.files) > 1 else ""
+            print(escape(_text(found, named, markdown=chosen.markdown)), flush=True)
+    return 1 if num_failed else 0
+
+
+def transcript_text(file: str) -> str | None:
+    """Return the text of a transcript or of subtitles, in paragraphs; None for a file that is neither."""
+    if Path(file).suffix.lower() not in SUFFIXES:
+        return None
+    try:
+        return _spoken(read_transcript(file).segments)
+    except ParameterError:
+        return None
+
+
+def _summaries(generator: TextGenerator, passages: Sequence[Passage], options: Mapping[str, Any]) -> list[str]:
+    """Return a summary of each passage. Raises the error of the first one that fails."""
+    results = generator.summarize([_spoken(each.segments) for each in passages], **options) if passages else []
+    for each in results:
+        if each.error is not None:
+            raise each.error
+    return [each.text for each in results]
+
+
+def _spoken(segments: Sequence[Segment]) -> str:
+    """Return a text with a paragraph in each line, after the name of its speaker."""
+    from transept.speech.paragraphs import paragraphs
+
+    return "\n".join(f"{each.segments[0].attribution}{each.text}" for each in paragraphs(segments))
+
+
+def _chapter(passage: Passage, summary: str) -> dict[str, Any]:
+    return {"start": passage.start, "end": passage.end, "title": title_of(summary), "summary": summary}
+
+
+def title_of(summary: str) -> str:
+    """Return the first sentence without its full stop, shortened at a word if it is long."""
+    first = FIRST_SENTENCE.match(summary)
+    title = " ".join((first[0] if first else summary).split()).rstrip(".。")
+    if len(title) <= LONGEST_TITLE:
+        return title
+    return title[: LONGEST_TITLE - 1].rpartition(" ")[0].rstrip(",;: ") + "…" if " " in title[:LONGEST_TITLE] else title
+
+
+def _text(chapters: Sequence[dict[str, Any]], file: str, *, markdown: bool) -> str:
+    """Return the chapters to read. file: the heading; "": none."""
+    from transept.speech.output.documents import shown_time
+
+    head = f"{'# ' if markdown else ''}{file}\n\n" if file else ""
+    blank = "\n" if markdown else ""
+    parts = []
+    for each in chapters:
+        line = f"{'## ' if markdown else ''}{shown_time(each['start'])} {each['title']}".rstrip()
+        is_whole = each["title"] == each["summary"].rstrip(".。")  # then the title says all
+        parts.append(f"{line}\n" if is_whole else f"{line}\n{blank}{each['summary']}\n")
+    return head + "\n".join(parts)
