@@ -67,7 +67,7 @@ def test_a_transcript_is_its_segments_and_any_format(tmp_path: Path) -> None:
     assert [each.text for each in whole] == [" So far", " so good."]
     assert whole.to_srt().startswith("1\n00:00:00,000 --> 00:00:01,500\nSo far\n\n2\n")
     assert whole.to_vtt().startswith("WEBVTT\n\n00:00.000 --> 00:01.500\nSo far\n\n")
-    for name in ("txt", "srt", "vtt", "tsv", "json", "lrc", "csv", "ass"):
+    for name in ("txt", "srt", "vtt", "tsv", "json", "lrc", "csv", "ass", "ttml"):
         whole.write(tmp_path / f"talk.{name}")
         assert whole.to_str(name) == (tmp_path / f"talk.{name}").read_text(encoding="utf-8")
     whole.write(tmp_path / "filled.srt", max_line_width=80, max_line_count=1)

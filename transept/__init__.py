@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from transept.errors import UnsupportedModelError as UnsupportedModelError
     from transept.errors import UnsupportedTaskError as UnsupportedTaskError
     from transept.speech.options import TranscriptionOptions as TranscriptionOptions
+    from transept.speech.output.broken_rules import BrokenRule as BrokenRule
     from transept.speech.output.subtitles import SubtitleLayout as SubtitleLayout
     from transept.speech.segments import Segment as Segment
     from transept.speech.segments import Word as Word
@@ -91,6 +92,7 @@ _NAMES_OF_MODULES = {
         "PromptError QueueFullError RequestFailedError TranseptError UnsupportedModelError UnsupportedTaskError"
     ),
     "transept.speech.options": "TranscriptionOptions",
+    "transept.speech.output.broken_rules": "BrokenRule",
     "transept.speech.output.subtitles": "SubtitleLayout",
     "transept.speech.segments": "Segment Word",
     "transept.speech.stream": "SegmentStream",

@@ -320,7 +320,11 @@ def test_what_is_pasted_from_openai_whisper_runs(command: Command, clips: list[P
         (["--task", "transcrib"], 2, "transcribe"),
         (["--modle", MODEL], 2, "--modle"),
         (["-f", "txt,str"], 2, "no format \"str\". Did you mean 'srt'?"),
-        (["-f", "karaoke"], 2, 'no format "karaoke". Known: all, ass, csv, json, lrc, srt, tsv, txt, vtt.'),
+        (
+            ["-f", "karaoke"],
+            2,
+            'no format "karaoke". Known: all, ass, csv, docx, html, json, lrc, srt, tsv, ttml, txt, vtt.',
+        ),
         (["--word_timestamps", "yes"], 2, "must be True or False, not 'yes'"),
         (["-f", "txt,json", "--word-timestamps", "--highlight-words"], 2, "--highlight-words lays out subtitles"),
         (["-f", "vtt", "--max-line-count", "2"], 2, "set --max-line-width"),

@@ -177,7 +177,7 @@ def test_answers_about_speech_have_their_schema(
         jsonschema.validate(event, schema_of_answer(document, SPEECH[0], EVENTS))
 
 
-@pytest.mark.parametrize("response_format", ["text", "srt", "vtt", "tsv", "csv", "lrc", "ass"])
+@pytest.mark.parametrize("response_format", ["text", "srt", "vtt", "tsv", "csv", "lrc", "ass", "ttml"])
 def test_texts_have_a_media_type_of_the_description(
     response_format: str, document: dict[str, Any], server: ServeProcess, clip: Path
 ) -> None:

@@ -18,7 +18,18 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium is install
 
 LAPTOP = {"width": 1280, "height": 800}
 UPLOAD_MB = 4
-WORDS = ("Text", "Subtitles", "Web subtitles", "Data", "Table", "Spreadsheet", "Lyrics", "Karaoke", "Page")
+WORDS = (
+    "Text",
+    "Subtitles",
+    "Web subtitles",
+    "Data",
+    "Table",
+    "Spreadsheet",
+    "Lyrics",
+    "Karaoke",
+    "Broadcast subtitles",
+    "Page",
+)
 ABOUT = ("1 min", "3 min", "1 h 0 min", "2 h 2 min")
 SHIFTS = """() => {
   window.shifts = [];
@@ -319,7 +330,7 @@ def test_formats_are_one_menu_with_a_word_each(visit, clip):
     page.keyboard.press("Enter")
     expect(button).to_have_attribute("aria-expanded", "true")
     menu = page.get_by_role("menu", name="Download", exact=True)
-    suffixes = ("txt", "srt", "vtt", "json", "tsv", "csv", "lrc", "ass", "html")
+    suffixes = ("txt", "srt", "vtt", "json", "tsv", "csv", "lrc", "ass", "ttml", "html")
     expected = [f"{word} {suffix}" for word, suffix in zip(WORDS, suffixes, strict=True)]
     expect(menu.get_by_role("menuitem")).to_have_text([*expected, "All of these zip"])
     visit.check_accessibility()
@@ -359,6 +370,18 @@ def test_all_transcripts_come_in_one_archive(visit, clip, broken, tmp_path):
     with zipfile.ZipFile(visit.downloaded("Download", "zip")) as archive:
         assert archive.namelist()[1:3] == ["Grüße, 日本.srt", "Grüße, 日本.vtt"]
         assert archive.read("Grüße, 日本.srt").decode() == visit.download("srt")
+
+
+def test_subtitles_have_the_style_that_is_chosen(visit, clip):
+    visit.transcribe(clip)
+    plain = visit.download("srt")
+    visit.page.get_by_label("Style of subtitles").select_option("bbc")
+    styled = visit.download("srt")
+    assert styled != plain
+    assert styled.split() != plain.split()  # other times
+    assert max(map(len, styled.split("\n"))) <= 37
+    assert "begin=" in visit.download("ttml")
+    visit.check_accessibility()
 
 
 def test_a_busy_server_writes_files_when_it_says_so(visit, clip):

@@ -143,7 +143,7 @@ HOSTILE = SEGMENT | {"text": " a [00:10.00]b\nc\td\x1b[2Je\x00 --> f", "speaker"
 
 
 @pytest.mark.parametrize("with_words", [False, True])
-@pytest.mark.parametrize("name", ["txt", "srt", "vtt", "tsv", "csv", "lrc", "ass"])
+@pytest.mark.parametrize("name", ["txt", "srt", "vtt", "tsv", "csv", "lrc", "ass", "ttml"])
 def test_text_cannot_break_its_file(loading: TestClient, name: str, with_words: bool) -> None:
     segment = HOSTILE | ({"words": [{"start": 1.0, "end": 2.0, "word": HOSTILE["text"]}]} if with_words else {})
     written = post(loading, "/v1/format", {"format": name, "segments": [segment]})

@@ -13,6 +13,7 @@ from patience import PATIENCE
 from serve_process import ServeProcess
 
 import transept
+from transept.options import declared
 from transept.serving.http.transcript_files import MAX_BYTES, MAX_CHARACTERS, OF_TRANSCRIPTS
 from transept.speech.output.writers import FORMATS, MEDIA_TYPES
 
@@ -22,6 +23,7 @@ LAYOUTS: list[dict[str, Any]] = [
     {"highlight_words": True},
     {"max_line_width": 20, "max_line_count": 2},
     {"max_words_per_line": 3},
+    {"style": "netflix", "max_line_width": 20},
 ]
 
 
@@ -158,6 +160,6 @@ def test_the_description_of_the_api_has_all_fields(server: ServeProcess) -> None
     described = server.client.get("/openapi.json").json()["paths"]["/v1/format"]["post"]
     schema = described["requestBody"]["content"]["application/json"]["schema"]
     assert schema["properties"]["format"]["enum"] == list(FORMATS)
-    layout = {*LAYOUTS[1], *LAYOUTS[2], *LAYOUTS[3]}
+    layout = declared(transept.SubtitleLayout)
     assert {"format", "file_name", "segments", "language", *layout, *OF_TRANSCRIPTS} == set(schema["properties"])
     assert set(described["responses"]["200"]["content"]) == set(MEDIA_TYPES.values())

@@ -67,7 +67,7 @@ def test_text_and_subtitles_are_the_files_of_the_command_line(
 ) -> None:
     transcript = transcriber.transcribe(clip)
     assert transcribe(client, clip, response_format="text") == transcript.text + "\n"
-    for name in ("srt", "vtt", "tsv", "csv", "lrc", "ass", "html"):
+    for name in ("srt", "vtt", "tsv", "csv", "lrc", "ass", "ttml", "html"):
         transcript.write(tmp_path / f"clip.{name}")
         assert transcribe(client, clip, response_format=name) == (tmp_path / f"clip.{name}").read_text()
 
@@ -79,7 +79,7 @@ def test_subtitles_are_laid_out(client: openai.OpenAI, clip: Path, expected: Tra
     for words in ({}, {"word_timestamps": "true"}):
         answer = transcribe(client, clip, response_format="srt", extra_body={**words, **fields})
         assert answer == (tmp_path / "clip.srt").read_text()
-    for name, value in {"highlight_words": True, "max_line_width": 20, "max_words_per_line": 3}.items():
+    for name, value in {"highlight_words": True, "max_line_width": 20, "max_words_per_line": 3, "style": "bbc"}.items():
         expected.write(tmp_path / "clip.vtt", **{name: value})
         answer = transcribe(client, clip, response_format="vtt", extra_body={name: str(value)})
         assert answer == (tmp_path / "clip.vtt").read_text(), name
@@ -97,6 +97,7 @@ def test_subtitles_are_laid_out(client: openai.OpenAI, clip: Path, expected: Tra
         ("csv", "text/csv; charset=utf-8"),
         ("lrc", "text/plain; charset=utf-8"),
         ("ass", "text/x-ssa; charset=utf-8"),
+        ("ttml", "application/ttml+xml; charset=utf-8"),
     ],
 )
 def test_every_format_has_its_media_type(name: str, media_type: str, server: Any, clip: Path) -> None:

@@ -300,7 +300,7 @@ def test_an_open_file_without_a_name_needs_a_format(tmp_path: Path) -> None:
     ("name", "message"),
     [
         ("talk.str", r"no format '\.str'\. Did you mean 'srt'\?"),
-        ("talk", r"has no suffix.* Known: ass, csv, docx, html, json, lrc, srt, tsv, txt, vtt"),
+        ("talk", r"has no suffix.* Known: ass, csv, docx, html, json, lrc, srt, tsv, ttml, txt, vtt"),
     ],
 )
 def test_an_unknown_suffix_is_an_error_that_names_the_known(tmp_path: Path, name: str, message: str) -> None:

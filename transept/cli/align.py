@@ -9,6 +9,7 @@ import os
 import sys
 from pathlib import Path
 
+from transept.cli.check_subtitles import report
 from transept.cli.commands import COMMANDS
 from transept.cli.documents import read_text
 from transept.cli.engine_options import add_model_options, engine_options
@@ -85,6 +86,8 @@ def align(arguments: argparse.Namespace) -> int:
             print_stderr(f"transept: cannot write {escape_name(path)}: {error.strerror or error}")
             return 1
         print_stderr(f"wrote {escape_name(path)}")
+    if paths:
+        report(arguments.audio, transcript, SubtitleLayout(**layout))
     return 0
 
 

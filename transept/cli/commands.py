@@ -8,6 +8,7 @@ COMMANDS: Mapping[str, str] = {
     "transcribe": "transcribe audio and video files, or translate their speech to English",
     "align": "find the time of each word of a known text in a recording",
     "convert": "convert and edit transcripts and subtitles",
+    "check-subtitles": "report the rules of subtitles that files break",
     "calibrate": "find the shortest encoder input that loses no words",
     "summarize": "summarize text files",
     "translate": "translate text files",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from transept.cli.check_subtitles import report
 from transept.cli.commands import COMMANDS
 from transept.cli.file_suggestions import suggest_file
 from transept.cli.flags import add_flag, add_flags
@@ -115,6 +116,7 @@ def written(transcript: Transcript, format: str, output: str, layout: Mapping[st
         print_stderr(f"transept: cannot write {escape_name(output)}: {error.strerror or error}")
         return 1
     print_stderr(f"wrote {escape_name(output)}")
+    report(output, transcript, SubtitleLayout(**layout))
     return 0
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transept.cli import language_detection
+from transept.cli.check_subtitles import report
 from transept.cli.commands import COMMANDS
 from transept.cli.engine_options import add_limit, add_model_options, engine_options
 from transept.cli.manifest import Manifest
@@ -47,6 +48,7 @@ from transept.cli.transcribe_options import (
 )
 from transept.core.config import EngineConfig
 from transept.errors import ParameterError, TranseptError
+from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.segments import has_speakers
 
 if TYPE_CHECKING:
@@ -103,8 +105,8 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
     output = parser.add_argument_group("output")
-    about = "write files: txt, srt, vtt, tsv, json, all of these (all, the default with -o and --beside), lrc, csv, ass"
-    add_file_options(output, formats, f"{about} (karaoke), html, docx")
+    about = "write files: txt, srt, vtt, tsv, json, all of these (all, the default with -o and --beside), lrc, csv, "
+    add_file_options(output, formats, f"{about}ass (karaoke), ttml (IMSC), html, docx")
     form = output.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print a JSON object for each file, one a line")
     form.add_argument("--verbose", action="store_true", help="print each segment with its times when found")
@@ -284,6 +286,7 @@ def _keep(
     if task.paths:
         written = ", ".join(map(escape_name, task.paths))
         print_stderr(f"{escape_name(file)}: wrote {written}")
+        report(file, result, SubtitleLayout(**layout))
 
 
 def _print(arguments: argparse.Namespace, file: str, result: Transcript | TranseptError | None, several: bool) -> None:

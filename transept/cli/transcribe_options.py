@@ -25,8 +25,8 @@ from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.vad.options import RECORDING, VadOptions
 
 ALL = ("txt", "srt", "vtt", "tsv", "json")  # openai-whisper's "all"
-FORMATS = (*ALL, "lrc", "csv", "ass", "html", "docx")
-SUBTITLES = ("srt", "vtt", "lrc", "ass")
+FORMATS = (*ALL, "lrc", "csv", "ass", "ttml", "html", "docx")
+SUBTITLES = ("srt", "vtt", "lrc", "ass", "ttml")
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz; the bounds of `load_audio`
 LAYOUT = tuple(declared(SubtitleLayout))
 
@@ -113,7 +113,7 @@ def speech_groups(without: Container[str] = ()) -> list[Group]:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of a transcription and of subtitles. The parsed namespace lacks flags that are not given."""
     speech, times, *others = speech_groups()
-    about = "For srt, vtt, lrc and ass. Each sets --word-timestamps."
+    about = "For srt, vtt, ttml, lrc and ass. Each sets --word-timestamps."
     for group in (speech, times, ("subtitles", about, list(declared(SubtitleLayout).values())), *others):
         add_flags(parser, *group)
 
@@ -134,7 +134,7 @@ def check_layout(parser: argparse.ArgumentParser, arguments: argparse.Namespace)
     layout = subtitle_layout(arguments)
     if layout and not set(SUBTITLES) & set(arguments.output_format or ()):
         option = flag(next(iter(layout)))
-        parser.error(f"{option} lays out subtitles; write some with --output-format srt, vtt, lrc or ass")
+        parser.error(f"{option} lays out subtitles; write some with --output-format srt, vtt, ttml, lrc or ass")
     SubtitleLayout(**layout)
 
 
@@ -149,7 +149,9 @@ def check_formats(formats: Sequence[str] | None) -> None:
 def subtitle_layout(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the given keywords of Transcript.write."""
     given = {name: getattr(arguments, name, None) for name in LAYOUT}
-    return {name: value for name, value in given.items() if value is not None and value is not False}
+    return {
+        name: value for name, value in given.items() if value is not None and value is not False and value != "plain"
+    }
 
 
 def transcription_options(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -27,10 +27,18 @@ class VadKeywords(TypedDict, total=False):
 class SubtitleKeywords(TypedDict, total=False):
     """The options of SubtitleLayout."""
 
+    style: Literal["plain", "netflix", "bbc", "youtube"]
     highlight_words: bool
     max_line_width: int | None
     max_line_count: int | None
     max_words_per_line: int | None
+    max_chars_per_second: float | None
+    max_words_per_minute: float | None
+    min_duration: float | None
+    max_duration: float | None
+    min_gap: float | None
+    close_gaps: float | None
+    linger: float | None
 
 
 class AlignmentKeywords(TypedDict, total=False):

@@ -22,6 +22,7 @@ from transept.speech.chapters import chapters
 from transept.speech.fields import TEXT, Fields, is_stretch, is_text, segment_of
 from transept.speech.glossary import corrected, glossary_terms
 from transept.speech.options import TranscriptionOptions
+from transept.speech.output.broken_rules import BrokenRule, rules_broken
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.output.writers import format_transcript, write_transcript
 from transept.speech.paragraphs import Paragraph, Passage, paragraphs
@@ -271,7 +272,7 @@ class Transcript:
         }
 
     def to_str(self, format: str, **layout: Unpack[SubtitleKeywords]) -> str:
-        """Return what `write` writes: the transcript as txt, srt, vtt, tsv, json, lrc, csv, ass or html.
+        """Return what `write` writes: the transcript as txt, srt, vtt, tsv, json, lrc, csv, ass, ttml or html.
 
         Raises ParameterError as `write`.
         """
@@ -288,14 +289,22 @@ class Transcript:
     def write(self, file: str | Path | IO[Any], format: str | None = None, **layout: Unpack[SubtitleKeywords]) -> None:
         """Write the transcript in one of openai-whisper's formats, txt, srt, vtt, tsv or json, or in another one.
 
-        The others are lrc, csv, ass (karaoke), html (a page of paragraphs), and docx, which needs transept[docx].
+        The others are lrc, csv, ass (karaoke), ttml (IMSC), html (a page of paragraphs), and docx, which needs
+        transept[docx].
 
         file: a path; or an open file, of text or of bytes, which stays open, such as ``sys.stdout``.
         format: None takes it from the suffix of the path, or of the open file's name.
-        layout: of subtitles: highlight_words, max_line_width, max_line_count, max_words_per_line; see SubtitleLayout.
-            All need a transcript with word_timestamps. ass shows karaoke of such a transcript, and lrc has no
-            highlight_words. Formats other than subtitles ignore the layout.
+        layout: of subtitles: style, max_line_width and others; see SubtitleLayout. All need a transcript with
+            word_timestamps. ass shows karaoke of such a transcript, and lrc and ttml have no highlight_words. Formats
+            other than subtitles ignore the layout.
         Raises ParameterError for an unknown format or layout, and for a layout without words; MissingPackageError for
         docx without python-docx; OSError if the file cannot be written.
         """
         write_transcript(file, format, self.segments, self.language, SubtitleLayout(**layout))
+
+    def broken_rules(self, **layout: Unpack[SubtitleKeywords]) -> list[BrokenRule]:
+        """Return the rules of a layout that its subtitles break, because no layout keeps them: for fast speech, say.
+
+        layout, errors: see `write`.
+        """
+        return rules_broken(self.segments, SubtitleLayout(**layout), self.language)

@@ -10,7 +10,7 @@ from typing import Any
 
 from transept.errors import ParameterError, suggest
 from transept.options import take_options
-from transept.speech.output.subtitles import Cue, SubtitleLayout, cues_of_words, fill_subtitles
+from transept.speech.output.subtitles import Cue, SubtitleLayout, cues_of, fill_subtitles, subtitle_of
 from transept.speech.output.writers import FORMATS as WRITERS
 from transept.speech.output.writers import subrip, web_video_text
 from transept.speech.segments import Segment, Word
@@ -67,7 +67,7 @@ def _cues(segments: Sequence[Segment], layout: SubtitleLayout, with_words: bool)
     """Yield openai-whisper's subtitles, whose lines may break between any two of the model's words."""
     if with_words:
         for words, speaker in fill_subtitles(segments, layout, named=False):
-            yield from cues_of_words(words, speaker, layout)
+            yield from cues_of(subtitle_of(words, speaker), layout)
         return
     for segment in segments:
         text = segment.text.strip().replace("-->", "->")

@@ -23,7 +23,6 @@ from transept.serving.models import ServedModels
 from transept.speech.output import writers
 from transept.speech.output.subtitles import SubtitleLayout, make_cues
 from transept.speech.output.writers import MEDIA_TYPES, SUBTITLES
-from transept.speech.segments import Segment
 from transept.speech.transcript import Transcript
 
 router = APIRouter(tags=["speech"])
@@ -63,7 +62,7 @@ class FileFields:
     """The format and the name of the file."""
 
     format: Annotated[
-        Literal["txt", "vtt", "srt", "tsv", "json", "lrc", "csv", "ass", "html", "docx"], Option("of the file")
+        Literal["txt", "vtt", "srt", "tsv", "json", "lrc", "csv", "ass", "ttml", "html", "docx"], Option("of the file")
     ]
     file_name: Annotated[str, Option("of the recording, such as talk.mp3; the file is then talk.srt")] = ""
 
@@ -126,7 +125,7 @@ def _written(body: Given, format_name: str, layout: SubtitleLayout, models: Serv
     try:
         transcript = Transcript.from_dict(body.values)
         if format_name in SUBTITLES:
-            _check_size(transcript.segments, layout, format_name)
+            _check_size(transcript, layout, format_name)
         return writers.transcript_bytes(format_name, transcript.segments, _code(transcript.language, models), layout)
     except MissingPackageError as error:
         raise ApiError(400, str(error), param="format", code="unsupported") from error
@@ -134,12 +133,12 @@ def _written(body: Given, format_name: str, layout: SubtitleLayout, models: Serv
         raise body.error(error) from error
 
 
-def _check_size(segments: list[Segment], layout: SubtitleLayout, format_name: str) -> None:
+def _check_size(transcript: Transcript, layout: SubtitleLayout, format_name: str) -> None:
     """Raise ApiError for a file that would be far larger than its transcript."""
     if format_name not in ("srt", "vtt"):
         layout = dataclasses.replace(layout, highlight_words=False)  # the others never repeat words
     size = 0
-    for cue in make_cues(segments, layout):
+    for cue in make_cues(transcript.segments, layout, transcript.language):
         size += len(cue.attributed)
         if size > MAX_CHARACTERS:
             raise ApiError(

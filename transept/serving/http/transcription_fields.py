@@ -75,7 +75,9 @@ class OwnFields:
     model: Annotated[str, Option("a name of `/v1/models`", "Default: the first speech model.")] = ""
     prompt: Annotated[str, Option("OpenAI's name for initial_prompt")] = ""
     response_format: Annotated[
-        Literal["json", "verbose_json", "diarized_json", "text", "srt", "vtt", "tsv", "csv", "lrc", "ass", "html"],
+        Literal[
+            "json", "verbose_json", "diarized_json", "text", "srt", "vtt", "tsv", "csv", "lrc", "ass", "ttml", "html"
+        ],
         Option("format of the answer", "A stream sends events with any format; subtitles cannot be streamed."),
     ] = "json"
     timestamp_granularities: Annotated[

@@ -59,6 +59,7 @@ MEDIA_TYPES = {
     "csv": "text/csv",
     "lrc": "text/plain",
     "ass": "text/x-ssa",
+    "ttml": "application/ttml+xml",
     "html": "text/html",
 }
 FILES = set(MEDIA_TYPES) & set(FORMATS) - {"json"}  # formats of the command's files; OpenAI's json differs from theirs

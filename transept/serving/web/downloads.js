@@ -20,8 +20,10 @@ const FORMATS = {
   csv: "Spreadsheet",
   lrc: "Lyrics",
   ass: "Karaoke",
+  ttml: "Broadcast subtitles",
   html: "Page",
 };
+const PLAIN = "plain"; // style of subtitles, which needs no times of words
 const EVERY = Object.keys(FORMATS);
 const AT_ONCE = 2; // requests
 const LONG = 1000; // milliseconds after which an archive shows its progress
@@ -110,5 +112,6 @@ async function saveArchive(items, formats, say) {
 function written(item, format, say, signal) {
   const language = item.language ?? item.options.language ?? "";
   const body = { format, file_name: item.name, language, segments: new Transcript(item).exported() };
+  if (byId("style").value !== PLAIN && body.segments.every(({ words }) => words)) body.style = byId("style").value;
   return politely(() => postForFile("v1/format", body, { signal }), { signal, onWait: (seconds, error) => say(waitText(seconds, error)) });
 }

@@ -28,20 +28,22 @@ Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text
 WORD_JOINER = "\u2060"  # invisible; the text after it does not begin a command of the format
 
 
-def karaoke(segments: Sequence[Segment], layout: SubtitleLayout) -> str:
-    """Return the file's text. Without word times, each segment is one subtitle.
+def karaoke(segments: Sequence[Segment], layout: SubtitleLayout, language: str) -> str:
+    """Return the file's text. Without word times, each segment is one subtitle. language: see `make_cues`.
 
     Raises ParameterError for a layout without word times.
     """
     if not has_words(segments):
-        cues = make_cues(segments, layout)
+        cues = make_cues(segments, layout, language)
         return HEAD + "".join(
             _line(round(cue.start / 10), round(cue.end / 10), cue.speaker, _escaped(cue.text)) for cue in cues
         )
-    subtitles = whole_subtitles(segments, layout, named=True)
+    subtitles = whole_subtitles(segments, layout, language, named=True)
     return HEAD + "".join(
-        _line(_hundredths(words[0].start), _hundredths(words[-1].end), speaker, _syllables(words))
-        for words, speaker in subtitles
+        _line(
+            round(each.start / 10), round(each.end / 10), each.speaker, _syllables(each.words), read=not layout.styled
+        )
+        for each in subtitles
     )
 
 
@@ -58,10 +60,11 @@ def _syllables(words: Sequence[Word]) -> str:
     return "".join(parts)
 
 
-def _line(start: int, end: int, speaker: str | None, text: str) -> str:
-    """Return a line of the file. speaker: is in the field for editors, and before the text, for players."""
-    name, read = ("", "") if speaker is None else (speaker.replace(",", ";"), _escaped(f"{speaker}: "))
-    return f"Dialogue: 0,{_clock(start)},{_clock(end)},Default,{name},0,0,0,,{read}{text}\n"
+def _line(start: int, end: int, speaker: str | None, text: str, *, read: bool = True) -> str:
+    """Return a line of the file. speaker: is in the field for editors, and with `read` before the text, for players."""
+    name = "" if speaker is None else speaker.replace(",", ";")
+    said = "" if speaker is None or not read else _escaped(f"{speaker}: ")
+    return f"Dialogue: 0,{_clock(start)},{_clock(end)},Default,{name},0,0,0,,{said}{text}\n"
 
 
 def _escaped(text: str) -> str:

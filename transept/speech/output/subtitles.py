@@ -1,8 +1,8 @@
 """Subtitles from segments: the words, the line breaks, the start and the end of each subtitle.
 
-Called by `transept.speech.output.writers` and `advanced_substation`, which write them. The layout is openai-whisper's,
-but words are never broken and have a duration (`transept.speech.word_breaks`).
-`transept.compat.whisper` lays out openai-whisper's own words with `fill_subtitles` and `cues_of_words`.
+Called by the writers of files. The plain layout, in this module, is openai-whisper's, but words are never broken and
+have a duration (`transept.speech.word_breaks`). `styled_layout` has the layout by rules. `transept.compat.whisper` lays
+out openai-whisper's own words with `fill_subtitles` and `cues_of`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from transept.errors import ParameterError
-from transept.options import Option, declares_options, refusal, take_options
+from transept.options import Option, declared, declares_options, refusal, take_options
+from transept.speech.output.function_words import language_of
+from transept.speech.output.styled_layout import Subtitle, lay_out
+from transept.speech.output.styles import SubtitleRules, rules_of_style
 from transept.speech.segments import Segment, Word
 from transept.speech.word_breaks import SHORTEST, lengthened, may_break, whole_words
 
@@ -28,16 +31,26 @@ BLANK_LINES = re.compile(r"[\r\n][ \t\r\n]*")  # would end a subtitle in its fil
 class SubtitleLayout:
     """How words are laid out as subtitles. Every option needs the times of words.
 
+    The style "plain" is openai-whisper's layout. Any other style, and any option after max_words_per_line, lays words
+    out by rules: those of the style, each of which an option can set to another number.
     Raises ParameterError for unknown, invalid or contradictory options.
     """
+
+    style: Annotated[
+        Literal["plain", "netflix", "bbc", "youtube"],
+        Option(
+            "publisher whose rules subtitles keep: netflix, bbc or youtube; plain: openai-whisper's layout",
+            metavar="STYLE",
+        ),
+    ] = "plain"
 
     highlight_words: Annotated[bool, Option("underline each word while it is spoken")] = False
     max_line_width: Annotated[int | None, Option("characters of a line at most", metavar="N", ge=1)] = None
     max_line_count: Annotated[
         int | None,
         Option(
-            "lines of a subtitle at most; needs --max-line-width",
-            "With both, subtitles are filled up across segments.",
+            "lines of a subtitle at most; needs --max-line-width or --style",
+            "With --max-line-width, subtitles are filled up across segments.",
             metavar="N",
             ge=1,
         ),
@@ -45,18 +58,59 @@ class SubtitleLayout:
     max_words_per_line: Annotated[
         int | None, Option("words of a subtitle at most; not with --max-line-count", metavar="N", ge=1)
     ] = None
+    max_chars_per_second: Annotated[
+        float | None, Option("characters of a subtitle for each second that it is shown, at most", metavar="N", gt=0)
+    ] = None
+    max_words_per_minute: Annotated[
+        float | None, Option("words of a subtitle for each minute that it is shown, at most", metavar="N", gt=0)
+    ] = None
+    min_duration: Annotated[float | None, Option("seconds of a subtitle at least", metavar="S", ge=0)] = None
+    max_duration: Annotated[float | None, Option("seconds of a subtitle at most", metavar="S", gt=0)] = None
+    min_gap: Annotated[float | None, Option("seconds between two subtitles at least", metavar="S", ge=0)] = None
+    close_gaps: Annotated[
+        float | None, Option("shorten gaps of fewer seconds to --min-gap, by a later end", metavar="S", ge=0)
+    ] = None
+    linger: Annotated[
+        float | None,
+        Option(
+            "seconds that a subtitle stays after its last word, if the next one leaves them",
+            "It stays longer if it needs to for the other rules.",
+            metavar="S",
+            ge=0,
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         take_options(self)
-        if self.max_line_count is not None and self.max_line_width is None:
+        if not self.styled and self.max_line_count is not None and self.max_line_width is None:
             raise refusal(self, "{max_line_count} needs the width of a line; set {max_line_width}")
-        if self.max_line_count is not None and self.max_words_per_line is not None:
+        if not self.styled and self.max_line_count is not None and self.max_words_per_line is not None:
             raise refusal(self, "{max_line_count} fills each subtitle with words; leave {max_words_per_line} out")
+        rules = self.rules("")
+        if rules.max_duration is not None and rules.min_duration > rules.max_duration:
+            raise refusal(
+                self,
+                f"subtitles would last at least {rules.min_duration:.3g} s and at most {rules.max_duration:.3g} s; set "
+                "another {min_duration} or {max_duration}",
+                "max_duration" if self.min_duration is None else "min_duration",
+            )
 
     @property
     def needs_words(self) -> bool:
         """True if any option is set; a transcript then needs the times of its words."""
         return self != SubtitleLayout()
+
+    @property
+    def styled(self) -> bool:
+        """True if words are laid out by rules."""
+        of_rules = (self.max_chars_per_second, self.max_words_per_minute, self.min_duration, self.max_duration)
+        return self.style != "plain" or {*of_rules, self.min_gap, self.close_gaps, self.linger} != {None}
+
+    def rules(self, language: str) -> SubtitleRules:
+        """Return the rules of the style in a language, with the given ones in their place."""
+        own = {field.name: getattr(self, field.name, None) for field in dataclasses.fields(SubtitleRules)}
+        given = {name: value for name, value in own.items() if value is not None}
+        return dataclasses.replace(rules_of_style(self.style, language), **given)
 
     @property
     def fills_up(self) -> bool:
@@ -80,17 +134,23 @@ class Cue:
 
 
 def make_cues(
-    segments: Sequence[Segment], layout: SubtitleLayout, *, named: bool = True, escape: Callable[[str], str] = str
+    segments: Sequence[Segment],
+    layout: SubtitleLayout,
+    language: str,
+    *,
+    named: bool = True,
+    escape: Callable[[str], str] = str,
 ) -> Iterator[Cue]:
     """Return the subtitles of a recording in order; each has text and a duration.
 
-    named: True if the file shows a speaker's name in the first line, where it counts towards the width. escape: turns
-    text into the file's markup.
+    language: of the transcript; a code, or "". named: True if the file shows a speaker's name in the first line,
+    where it counts towards the width; a layout by rules, which gives two speakers dashes, then omits the name. escape:
+    turns text into the file's markup.
     Segments with words are laid out; each segment without words is one subtitle.
     Raises ParameterError for a layout of words whose times are unknown.
     """
     if not has_words(segments):
-        given = [field.name for field in dataclasses.fields(layout) if getattr(layout, field.name)]
+        given = [each.name for each in declared(SubtitleLayout).values() if getattr(layout, each.name) != each.default]
         if given:
             raise ParameterError(
                 f"{{{given[0]}}} lays out words, but this transcript has no word times; transcribe with "
@@ -103,18 +163,27 @@ def make_cues(
                 end = max(segment.end, segment.start + SHORTEST)
                 yield Cue(_milliseconds(segment.start), _milliseconds(end), escape(text), segment.speaker)
         return
-    for words, speaker in whole_subtitles(segments, layout, named=named):
-        escaped = [dataclasses.replace(word, word=escape(word.word)) for word in words]
-        yield from cues_of_words(escaped, speaker, layout)
+    for subtitle in whole_subtitles(segments, layout, language, named=named):
+        words = [dataclasses.replace(word, word=escape(word.word)) for word in subtitle.words]
+        speaker = None if named and layout.styled else subtitle.speaker
+        yield from cues_of(dataclasses.replace(subtitle, words=words, speaker=speaker), layout)
 
 
 def whole_subtitles(
-    segments: Sequence[Segment], layout: SubtitleLayout, *, named: bool
-) -> Iterator[tuple[list[Word], str | None]]:
-    """Return the whole words of each subtitle, each with a duration, and its speaker. named: see `make_cues`."""
+    segments: Sequence[Segment], layout: SubtitleLayout, language: str, *, named: bool
+) -> Iterator[Subtitle]:
+    """Return subtitles of whole words, each with a duration. language, named: see `make_cues`."""
     whole = [dataclasses.replace(segment, words=_own_words(segment)) for segment in segments]
+    if layout.styled:
+        yield from lay_out(whole, layout.rules(language_of((segment.text for segment in segments), language)))
+        return
     for words, speaker in fill_subtitles(whole, layout, named=named):
-        yield lengthened(words), speaker
+        yield subtitle_of(lengthened(words), speaker)
+
+
+def subtitle_of(words: list[Word], speaker: str | None) -> Subtitle:
+    """Return a subtitle that is shown from its first word's start to its last word's end."""
+    return Subtitle(words, speaker, _milliseconds(words[0].start), _milliseconds(words[-1].end))
 
 
 def _own_words(segment: Segment) -> list[Word]:
@@ -125,13 +194,13 @@ def _own_words(segment: Segment) -> list[Word]:
     return [dataclasses.replace(word, word=f" {word.word}") for word in words[:1]] + words[1:]
 
 
-def cues_of_words(words: Sequence[Word], speaker: str | None, layout: SubtitleLayout) -> Iterator[Cue]:
-    """Return one subtitle for the words, or with highlight_words one for each word and each pause."""
+def cues_of(subtitle: Subtitle, layout: SubtitleLayout) -> Iterator[Cue]:
+    """Return one cue for a subtitle, or with highlight_words one for each word and each pause."""
     if layout.highlight_words:
-        yield from _highlighted(words, speaker)
+        yield from _highlighted(subtitle)
     else:
-        text = "".join(each.word for each in words)
-        yield Cue(_milliseconds(words[0].start), _milliseconds(words[-1].end), text, speaker)
+        text = "".join(each.word for each in subtitle.words)
+        yield Cue(subtitle.start, subtitle.end, text, subtitle.speaker)
 
 
 def has_words(segments: Sequence[Segment]) -> bool:
@@ -186,17 +255,19 @@ def _grouped(segments: Iterable[Segment], size: int) -> Iterator[tuple[Segment, 
             yield segment, word, index % size == 0
 
 
-def _highlighted(words: Sequence[Word], speaker: str | None) -> Iterator[Cue]:
+def _highlighted(subtitle: Subtitle) -> Iterator[Cue]:
     """Return a copy of the subtitle for each word, with the word underlined, and for each pause."""
-    texts = [word.word for word in words]
-    done = _milliseconds(words[0].start)
-    for index, word in enumerate(words):
+    texts, speaker = [word.word for word in subtitle.words], subtitle.speaker
+    done = subtitle.start
+    for index, word in enumerate(subtitle.words):
         start, end = _milliseconds(word.start), _milliseconds(word.end)
         if start != done:
             yield Cue(done, start, "".join(texts), speaker)
         underlined = re.sub(r"^(\s*)(.*)$", r"\1<u>\2</u>", texts[index])
         yield Cue(start, end, "".join([*texts[:index], underlined, *texts[index + 1 :]]), speaker)
         done = end
+    if done < subtitle.end:
+        yield Cue(done, subtitle.end, "".join(texts), speaker)
 
 
 def _milliseconds(seconds: float) -> int:

@@ -23,6 +23,7 @@ from transept.errors import ParameterError, shown, suggest
 from transept.speech.output.advanced_substation import karaoke
 from transept.speech.output.documents import web_page, word_document
 from transept.speech.output.subtitles import Cue, SubtitleLayout, make_cues
+from transept.speech.output.timed_text import timed_text
 from transept.speech.segments import Segment, has_speakers
 
 LINE_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # control characters, and other ends of a line
@@ -134,7 +135,7 @@ def _subrip(segments: Sequence[Segment], language: str, layout: SubtitleLayout) 
 
     return subrip(
         dataclasses.replace(cue, text=without_arrows(cue.text), speaker=cue.speaker and without_arrows(cue.speaker))
-        for cue in make_cues(segments, layout)
+        for cue in make_cues(segments, layout, language)
     )
 
 
@@ -149,7 +150,7 @@ def subrip(cues: Iterable[Cue]) -> str:
 
 def _web_video_text(segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> str:
     # A voice span is not shown in the line.
-    return web_video_text(make_cues(segments, layout, named=False, escape=partial(html.escape, quote=False)))
+    return web_video_text(make_cues(segments, layout, language, named=False, escape=partial(html.escape, quote=False)))
 
 
 def web_video_text(cues: Iterable[Cue]) -> str:
@@ -188,7 +189,7 @@ def _rows(segments: Sequence[Segment]) -> Iterator[tuple[str, ...]]:
 
 def _lyrics(segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> str:
     lines = []
-    for cue in make_cues(segments, dataclasses.replace(layout, highlight_words=False)):
+    for cue in make_cues(segments, dataclasses.replace(layout, highlight_words=False), language):
         seconds, hundredths = divmod(round(cue.start / 10), 100)
         text = TIME_TAG.sub(r"(\1)", " ".join(cue.attributed.split()))  # one line, with one time
         lines.append(f"[{seconds // 60:02d}:{seconds % 60:02d}.{hundredths:02d}]{text}\n")
@@ -214,7 +215,8 @@ FORMATS: dict[str, Callable[[Sequence[Segment], str, SubtitleLayout], str]] = {
     "json": _json,
     "lrc": _lyrics,
     "csv": _comma_separated,
-    "ass": lambda segments, _, layout: karaoke(segments, layout),
+    "ass": lambda segments, language, layout: karaoke(segments, layout, language),
+    "ttml": lambda segments, language, layout: timed_text(segments, layout, language),
     "html": web_page,
 }
 BINARY: dict[str, Callable[[Sequence[Segment], str], bytes]] = {"docx": word_document}
@@ -227,10 +229,11 @@ MEDIA_TYPES = {
     "lrc": "text/plain",
     "csv": "text/csv",
     "ass": "text/x-ssa",
+    "ttml": "application/ttml+xml",
     "html": "text/html",
     "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
 }
-SUBTITLES = ("srt", "vtt", "lrc", "ass")  # the formats that look at the layout
+SUBTITLES = ("srt", "vtt", "lrc", "ass", "ttml")  # the formats that look at the layout
 
 
 def clock(milliseconds: int, *, hours: bool = False, point: str = ".") -> str:

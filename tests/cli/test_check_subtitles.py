@@ -1,0 +1,56 @@
+"""``transept check-subtitles``, and the report of ``transcribe`` and ``align``."""
+
+from pathlib import Path
+
+from command_line import Command
+
+GOOD = """1
+00:00:01,000 --> 00:00:03,000
+I went to see the house.
+
+2
+00:00:03,084 --> 00:00:05,000
+It was not
+there any more.
+"""
+BAD = """WEBVTT
+
+00:01.000 --> 00:01.500
+I went to see the
+house, which was not where it had been for so long.
+"""
+
+
+def test_rules_that_files_break_are_printed(command: Command, tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.srt", tmp_path / "bad.vtt"
+    good.write_text(GOOD)
+    bad.write_text(BAD)
+    done = command("check-subtitles", good, "--style", "netflix")
+    assert (done.returncode, done.stdout) == (0, f"{good}: 2 subtitles, no rule broken\n")
+    done = command("check-subtitles", good, bad, "--style", "netflix")
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == [
+        f"{good}: 2 subtitles, no rule broken",
+        f"{bad}: 1, 00:00:01.000: max_line_width: 51 characters in a line, at most 42",
+        f"{bad}: 1, 00:00:01.000: max_chars_per_second: 138.0 characters a second, at most 20",
+        f"{bad}: 1, 00:00:01.000: min_duration: 0.50 s long, at least 0.83",
+        f'{bad}: 1, 00:00:01.000: split: a line ends between "the" and "house,"',
+        f"{bad}: 1 subtitle, rules broken: max_line_width 1, max_chars_per_second 1, min_duration 1, split 1",
+    ]
+    done = command("check-subtitles", good, bad, "--style", "bbc", "--min-gap", "0.1", "--summary")
+    assert done.stdout.splitlines()[0] == f"{good}: 2 subtitles, rules broken: min_gap 1"
+
+
+def test_rules_by_themselves_and_errors(command: Command, tmp_path: Path) -> None:
+    good = tmp_path / "good.srt"
+    good.write_text(GOOD)
+    assert command("check-subtitles", good, "--max-chars-per-second", "15").returncode == 0
+    assert "max_chars_per_second 1" in command("check-subtitles", good, "--max-chars-per-second", "13").stdout
+    done = command("check-subtitles", good)
+    assert done.returncode == 2
+    assert "name the rules to check with --style netflix" in done.stderr
+    done = command("check-subtitles", tmp_path / "gone.srt", tmp_path / "talk.doc", good, "--style", "netflix")
+    assert done.returncode == 1
+    assert "cannot read" in done.stderr
+    assert "has the suffix '.doc'" in done.stderr
+    assert done.stdout == f"{good}: 2 subtitles, no rule broken\n"
