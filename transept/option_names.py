@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any, Protocol, TypeVar, cast
 
-from transept.errors import OPTION, ParameterError, either, nearest, suggest
+from transept.errors import OPTION, ParameterError, TranseptError, either, nearest, suggest
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 
@@ -107,14 +107,20 @@ def aliases_in(given: Container[str], options: Iterable[Named]) -> dict[str, str
 
 
 @contextlib.contextmanager
-def errors_as_given(given: Container[str], options: Iterable[Named]) -> Iterator[None]:
-    """In ParameterErrors from the body, replace names of options with the aliases that the caller used."""
+def errors_as_given(
+    given: Container[str], options: Iterable[Named], renamed: Mapping[str, str] | None = None
+) -> Iterator[None]:
+    """In errors from the body, replace names of options with those that the caller used.
+
+    renamed: names that the call takes besides the aliases -> the options that they set.
+    """
     try:
         yield
-    except ParameterError as error:
-        if not (aliases := aliases_in(given, options)):
+    except TranseptError as error:
+        others = {own: name for name, own in (renamed or {}).items() if name in given}
+        if not (spelt := aliases_in(given, options) | others):
             raise
-        raise error.spelling(aliases) from error.__cause__
+        raise error.spelling(spelt) from error.__cause__
 
 
 def near_value(value: Any, known: Iterable[Any]) -> str:

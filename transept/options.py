@@ -112,12 +112,8 @@ class DeclaredOption:
             return self._number(value)
         if not isinstance(value, self.types) or isinstance(value, bool):
             raise self._error(value)
-        if isinstance(value, str) and LONE_SURROGATE.search(value):
-            raise ParameterError(
-                f"{{{self.name}}} holds half a surrogate pair, which is not valid text: {{{self.name}!}}",
-                param=self.name,
-                value=value,
-            )
+        if isinstance(value, str):
+            refuse_lone_surrogates(self.name, value)
         return value
 
     def from_text(self, text: str) -> Any:
@@ -241,6 +237,13 @@ def _declaration(name: str, hint: Any, default: Any) -> DeclaredOption:
 def members_of(kind: Any) -> tuple[Any, ...]:
     """Return the members of a union, which may include NoneType, or the type itself."""
     return typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
+
+
+def refuse_lone_surrogates(name: str, text: str, value: Any = None) -> None:
+    """Raise ParameterError for a text that UTF-8 cannot encode. name: of the option. value: its whole value."""
+    if LONE_SURROGATE.search(text):
+        message = f"{{{name}}} holds half a surrogate pair, which is not valid text: {{{name}!}}"
+        raise ParameterError(message, param=name, value=text if value is None else value)
 
 
 def written(each: DeclaredOption) -> str:

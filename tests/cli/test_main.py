@@ -140,6 +140,10 @@ def test_what_a_command_is_about_may_stand_on_both_sides_of_an_option(many: str)
             ["transcribe", "talk.flac", "--vad_parameters", "threshold=2"],
             "--vad-parameters threshold must be a number above 0 and below 1, not 2.0",
         ),
+        (
+            ["transcribe", "talk.flac", "--temperature", "0,0.5", "--temperature_increment_on_fallback", "0.2"],
+            "--temperature holds all temperatures to try; leave --temperature-increment-on-fallback out",
+        ),
         (["transcribe", "talk.flac", "--fp16", "maybe"], "argument --fp16: must be True or False, not 'maybe'"),
         (["transcribe", "talk.flac", "--verbose", "maybe"], "argument --verbose: must be True or False, not 'maybe'"),
         (

@@ -117,6 +117,7 @@ def test_what_is_not_given_is_left_to_the_defaults() -> None:
         ("--temperature 0.2", {"temperature": (0.2, 0.4, 0.6, 0.8, 1.0)}),
         ("--temperature 0 --temperature_increment_on_fallback None", {"temperature": (0.0,)}),
         ("--temperature-increment-on-fallback 0.5", {"temperature": (0.0, 0.5, 1.0)}),
+        ("--temperature 0,0.5", {"temperature": (0.0, 0.5)}),
         ("--logprob_threshold None --no-speech-threshold 0.5", {"logprob_threshold": None, "no_speech_threshold": 0.5}),
         ("--suppress_tokens -1", {"suppress_tokens": (-1,)}),
         ("--suppress-tokens=-1,50", {"suppress_tokens": (-1, 50)}),

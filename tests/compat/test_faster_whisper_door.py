@@ -72,6 +72,8 @@ def test_segments_and_info_are_those_of_faster_whisper(
     assert {each.name for each in dataclasses.fields(segments[0])} == fields
     assert {each.name for each in dataclasses.fields(info)} == {each.name for each in dataclasses.fields(expected_info)}
     assert (info.language, info.language_probability) == (expected_info.language, expected_info.language_probability)
+    for each in dataclasses.fields(expected_info.transcription_options):
+        assert hasattr(info.transcription_options, each.name)
     assert info.duration == pytest.approx(expected_info.duration)
     assert info.duration_after_vad == pytest.approx(expected_info.duration_after_vad, abs=0.5)
 
@@ -92,6 +94,7 @@ def test_languages_are_detected(base_dir: Path, clip: Path) -> None:
     model = ours.WhisperModel(base_dir, device="cpu")
     language, probability, ranked = model.detect_language(samples)
     assert (language, ranked[0]) == ("en", ("en", probability))
+    assert model.detect_language(str(clip))[0] == "en"
     assert model.is_multilingual
     assert {"de", "en", "zh"} <= set(model.supported_languages) == {code for code, _ in ranked}
     _, info = model.transcribe(samples)
@@ -160,6 +163,23 @@ def test_what_has_no_counterpart_is_refused(tiny_en_dir: Path) -> None:
     model = ours.WhisperModel(tiny_en_dir, device="cpu", compute_type="int8")
     assert model.transcriber.engine.config.quantization == "int8"
     assert set(faster_whisper.available_models()) <= set(ours.available_models())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"vad_filter": True, "vad_parameters": {"x": 1}}, "vad_parameters has no 'x'"),
+        ({"vad_filter": True, "vad_parameters": 5}, "vad_parameters must be a dict or VadOptions, not int"),
+        ({"vad_filter": True, "vad_parameters": {"threshold": 2}}, "vad_parameters.threshold must be a number"),
+        ({"log_prob_threshold": "x"}, "log_prob_threshold must be a number"),
+        ({"best_of": 65}, "best_of=65 needs 65 sequences at a time"),
+    ],
+)
+def test_an_error_names_the_option_as_it_was_given(
+    models: list[tuple[ModuleType, Any]], clip: Path, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ParameterError, match=f"^{message}"):
+        models[0][1].transcribe(str(clip), **options)
 
 
 def test_all_public_names_but_the_version_are_there() -> None:

@@ -114,8 +114,30 @@ def test_other_names_replace_the_defaults_of_the_door(model: ours.Whisper, clip:
     assert {segment["temperature"] for segment in result["segments"]} == {1.0}
     result = model.transcribe(clip, condition_on_prev_tokens=False, num_beams=2, temperature=(0.0, 0.4), **doubtful)
     assert {segment["temperature"] for segment in result["segments"]} == {0.4}
+    with pytest.raises(ParameterError, match="temperature holds all temperatures to try; leave temperature_increment"):
+        model.transcribe(clip, temperature=(0.0, 0.4), temperature_increment_on_fallback=0.2)
     for increment in (0, "x", True):
         with pytest.raises(
             ParameterError, match=r"temperature_increment_on_fallback must be a number of at least 0\.01"
         ):
             model.transcribe(clip, temperature=0.0, temperature_increment_on_fallback=increment)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"length_penalty": -5}, "length_penalty must be a number of at least 0"),
+        ({"sample_len": 0}, "sample_len must be an integer of at least 1"),
+        ({"num_beams": -1}, "num_beams must be an integer of at least 1"),
+        ({"beam_size": 65}, "beam_size=65 needs 65 sequences at a time"),
+        ({"fp16": "x"}, "fp16 must be True or False, not 'x'"),
+    ],
+)
+def test_an_error_names_the_option_as_it_was_given(
+    model: ours.Whisper, clip: str, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ParameterError, match=f"^{message}"):
+        model.transcribe(clip, **options)
+    if "beam" not in message:
+        with pytest.raises(ParameterError, match=f"^{message}"):
+            ours.DecodingOptions(**options).checked()

@@ -342,9 +342,9 @@ def test_a_finished_sample_gives_its_blocks_back_while_its_group_goes_on() -> No
 @pytest.mark.parametrize(
     ("budget", "request_", "numbers"),
     [
-        ({"max_num_seqs": 2}, {"n": 3}, "needs 3 sequences.*max_num_seqs is 2.*Raise max_num_seqs to 3"),
-        ({"max_encoder_tokens": 9}, {"encoder": 10}, "10 encoder tokens.*is 9.*Raise max_encoder_tokens to 10"),
-        ({"max_decoder_tokens": 19}, {"n": 2}, "20 decoder tokens.*2 prompt \\+ 8 new.*is 19.*Raise max_dec.* to 20"),
+        ({"max_num_seqs": 2}, {"n": 3}, "needs 3 sequences.*max_num_seqs is 2.*Lower n, or raise max_num_seqs to 3"),
+        ({"max_encoder_tokens": 9}, {"encoder": 10}, "10 encoder tokens.*is 9.*raise max_encoder_tokens to 10"),
+        ({"max_decoder_tokens": 19}, {"n": 2}, "20 decoder tokens.*2 prompt \\+ 8 new.*is 19.*raise max_dec.* to 20"),
         ({"device": 7}, {"n": 2}, "8 cache blocks of 4 tokens \\(2 for 8 encoder.*6 for 2 seq.*has 7.*kv_cache_bytes"),
         ({"device": 0}, {}, "has 0.*kv_cache_bytes"),
     ],

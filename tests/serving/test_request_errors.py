@@ -11,6 +11,8 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
+from transept.errors import CapacityError
+from transept.serving.http import completions
 from transept.serving.http.app import build_app
 from transept.serving.http.bodies import MAX_VALUES, num_separators
 from transept.serving.settings import ModelSource, ServerSettings
@@ -55,6 +57,15 @@ def post(client: TestClient, path: str, sent: dict[str, Any], files: dict[str, A
         (SUMMARIZE, {"input": "a", "truncate": True, "chunk": True}, "truncate", "truncate and chunk"),
         (SUMMARIZE, {"input": "a", "temperature": "hot"}, "temperature", 'not "hot"'),
         (TRANSLATE, {"input": "a", "src_lang": 3}, "src_lang", "src_lang must be"),
+        (SPEECH, {"timestamp_granularities[]": "x"}, "timestamp_granularities[]", "timestamp_granularities[] may hold"),
+        (SPEECH, {"progress": "true"}, "progress", "progress needs stream=true"),
+        (SPEECH, {"max_line_count": "2"}, "max_line_count", "needs the width of a line; set max_line_width"),
+        (
+            "/v1/format",
+            {"format": "srt", "segments": [SEGMENT | {"text": 5}]},
+            "segments[0].text",
+            "must be text, not 5",
+        ),
     ],
     ids=str,
 )
@@ -91,6 +102,43 @@ def test_a_form_needs_its_file_while_models_load(loading: TestClient, path: str)
     assert answer.json()["error"]["param"] == "file"
 
 
+def test_a_files_name_sent_as_text_is_recognized(loading: TestClient) -> None:
+    error = post(loading, SPEECH, {"file": "talk.flac"}, files={"model": (None, "")}).json()["error"]
+    assert error["param"] == "file"
+    assert error["message"].startswith(
+        'file is the text "talk.flac": send the recording itself, with curl as -F file=@'
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/v1/audio/transcription", "/v1/audio/transcriptions"),
+        ("/audio/translations", "/v1/audio/translations"),
+        ("/v1/sumarize", "/v1/summarize"),
+        ("/v1/embeddings", None),
+    ],
+)
+def test_an_unknown_path_is_told_the_nearest(loading: TestClient, path: str, meant: str | None) -> None:
+    answer = loading.post(path)
+    assert answer.status_code == 404
+    near = f" Did you mean {meant}?" if meant else ""
+    assert answer.json()["error"]["message"] == f"there is no {path}.{near} /docs lists all paths."
+
+
+@pytest.mark.parametrize("name", ["best_of", "n"])
+def test_an_error_of_the_engine_names_the_field_and_what_the_client_can_change(name: str) -> None:
+    asked = completions._asked(completions.BODY.given({"prompt": "a", name: 65, "num_beams": 1}))
+    with pytest.raises(CapacityError) as raised:
+        asked.params.check_width(64)
+    answer = asked.body.error(raised.value, "prompt")
+    assert answer.param == name
+    assert answer.message == (
+        f"the request needs 65 sequences at a time, but the server's max_num_seqs is 64. Lower {name}, or raise the "
+        "server's max_num_seqs to 65."
+    )
+
+
 @pytest.mark.parametrize(
     ("path", "sent"),
     [(SPEECH, {}), (READ, {}), (TEXT, {"prompt": "a"}), (SUMMARIZE, {"input": "a"}), (TRANSLATE, {"input": ["a"]})],
@@ -112,6 +160,8 @@ def test_a_good_request_waits_for_the_models(loading: TestClient, path: str, sen
         (SPEECH, "src_lang", "Did you mean 'language'?"),
         (SPEECH, "fp16", "a setting of the server"),
         (TEXT, "compute_type", "a setting of the server"),
+        (SPEECH, "vad_threshold", "Here that is 'vad_options'. Its value is such as 'threshold=0.5"),
+        (SPEECH, "max_audio_seconds", "a setting of the server"),
         (READ, "image", "Did you mean 'file'?"),
         ("/v1/format", "output_format", "Did you mean 'format'?"),
     ],

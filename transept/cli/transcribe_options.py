@@ -19,7 +19,7 @@ from transept.cli.flags import add_flags, flag
 from transept.errors import ParameterError, shown, suggest
 from transept.options import DeclaredOption, Option, declared, declares_options, take_options
 from transept.speech.glossary import glossary_terms
-from transept.speech.option_values import LEAST_INCREMENT, rising_temperatures
+from transept.speech.option_values import LEAST_INCREMENT, rising_temperatures, temperatures
 from transept.speech.options import DECODING, SPEECH, TIMES, TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.vad.options import RECORDING, VadOptions
@@ -161,7 +161,11 @@ def transcription_options(arguments: argparse.Namespace) -> dict[str, Any]:
     command = CommandOptions(**{name: given[name] for name in declared(CommandOptions) if name in given})
     if "temperature" in given or "temperature_increment_on_fallback" in given:
         first = options.get("temperature", 0.0)
-        options["temperature"] = rising_temperatures(first, command.temperature_increment_on_fallback)
+        increment = command.temperature_increment_on_fallback
+        several = isinstance(attempts := temperatures("temperature", first), tuple) and len(attempts) > 1
+        if several and "temperature_increment_on_fallback" not in given:
+            increment = None  # several temperatures are all that are tried
+        options["temperature"] = rising_temperatures(first, increment)
     if command.hotwords_file is not None:
         listed = ", ".join(lines_of("hotwords_file", command.hotwords_file))
         options["hotwords"] = ", ".join(filter(None, [options.get("hotwords"), listed])) or None

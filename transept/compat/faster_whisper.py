@@ -59,6 +59,15 @@ class Segment:
     temperature: float | None
 
 
+class FoundOptions(TranscriptionOptions):
+    """The options of a transcription, with faster-whisper's name for one of them."""
+
+    @property
+    def log_prob_threshold(self) -> float | None:
+        """The logprob_threshold."""
+        return self.logprob_threshold
+
+
 @dataclass
 class TranscriptionInfo:
     """Facts about a recording before its first segment.
@@ -71,7 +80,7 @@ class TranscriptionInfo:
     duration: float
     duration_after_vad: float
     all_language_probs: list[tuple[str, float]] | None
-    transcription_options: TranscriptionOptions
+    transcription_options: FoundOptions
     vad_options: VadOptions
 
 
@@ -166,13 +175,17 @@ class WhisperModel:
 
     def detect_language(
         self,
-        audio: np.ndarray[Any, Any],
+        audio: AudioInput,
         language_detection_segments: int = 1,
         language_detection_threshold: float = 0.5,
     ) -> tuple[str, float, list[tuple[str, float]]]:
-        """Return the language of samples at 16 kHz, its probability, and all languages, the most likely first."""
+        """Return the language of a recording, its probability, and all languages, the most likely first.
+
+        audio: as for `transcribe`; no samples are silence.
+        """
+        is_empty = isinstance(audio, np.ndarray) and not audio.size
         language, probability, probabilities = self.transcriber.detect_language(
-            audio if audio.size else np.zeros(1, np.float32),  # silence
+            np.zeros(1, np.float32) if is_empty else audio,
             mode="sequential",
             language_detection_segments=language_detection_segments,
             language_detection_threshold=language_detection_threshold,
@@ -210,7 +223,8 @@ class BatchedInferencePipeline:
 def _transcribe(
     transcriber: Transcriber, audio: AudioInput, defaults: Mapping[str, Any], options: Mapping[str, Any]
 ) -> tuple[Iterator[Segment], TranscriptionInfo]:
-    given = by_own_names(options, declared(TranscriptionOptions).values())
+    own = declared(TranscriptionOptions).values()
+    given = by_own_names(options, own)
     if given.get("batched"):
         defaults = {**defaults, "mode": BATCHED}
     given = {**defaults, **given}
@@ -220,22 +234,22 @@ def _transcribe(
     if transcriber.model.is_english_only:
         given |= _for_english_only(given)
     vad_options = given.pop("vad_options", None)
-    if vad_options is not None and (given.get("vad") or given["mode"] == BATCHED):
-        given["vad_options"] = _vad_options(vad_options)
     if not given.get("word_timestamps"):
         given.pop("hallucination_silence_threshold", None)
     if given.get("multilingual"):
         given["language"] = None  # each window's language is detected
-    with errors_as_given(options, declared(TranscriptionOptions).values()):
+    with errors_as_given(options, own):
+        if vad_options is not None and (given.get("vad") or given["mode"] == BATCHED):
+            given["vad_options"] = _vad_options(vad_options)
         stream = transcriber.stream(audio, progress=progress, **given)
-    found = stream.info
+        found = stream.info
     info = TranscriptionInfo(
         language=found.language,
         language_probability=1.0 if found.language_probability is None else found.language_probability,
         duration=found.duration,
         duration_after_vad=found.duration_after_vad,
         all_language_probs=_ranked(found.language_probabilities) or None,
-        transcription_options=found.options,
+        transcription_options=FoundOptions(**vars(found.options)),
         vad_options=found.options.vad_options,
     )
     return _segments(stream), info
@@ -275,8 +289,8 @@ def _vad_options(given: Any) -> Any:
         changed = {each.name: getattr(given, each.name) for each in dataclasses.fields(given)}
         defaults = {each.name: each.default for each in dataclasses.fields(given)}
         return {name: value for name, value in changed.items() if value != defaults[name]}
-    message = f"{{vad_parameters}} must be a dict or VadOptions, not {type(given).__name__}"
-    raise ParameterError(message, param="vad_parameters", value=given)
+    message = f"{{vad_options}} must be a dict or VadOptions, not {type(given).__name__}"
+    raise ParameterError(message, param="vad_options", value=given)
 
 
 def _ranked(probabilities: Mapping[str, float]) -> list[tuple[str, float]]:

@@ -103,7 +103,7 @@ class Engine(Closable):
         self.preprocess = InputPreprocessor(
             self.spec, self.view, shape, (self.source_tokenizer, self.tokenizer), config.limits
         )
-        self.inputs = InputProcessor(self.preprocess, ignored_settings)
+        self.inputs = InputProcessor(self.preprocess, ignored_settings, config.max_num_seqs)
         self.core = EngineCore(self.executor, self.scheduler, StopChecker(self.tokenizer))
         self.runner = JobRunner(self.core, self.inputs, config.max_num_seqs, config.limits.max_queue_length)
         self._owner: threading.Thread | None = None  # the thread that uses the engine

@@ -114,7 +114,8 @@ def retry_headers(seconds: float) -> dict[str, str]:
 def api_error(error: Exception, data_field: str | None = None, field_of: Callable[[str], str] = str) -> ApiError:
     """Return the answer to an exception. For an internal error, it does not contain the cause.
 
-    data_field: the field that contains the audio, text or image. field_of: returns the client's field for an option.
+    data_field: the field that contains the audio, text or image. field_of: returns the client's field for an option, or
+    the field with the value that set the option.
     """
     if isinstance(error, ApiError):
         return error
@@ -125,7 +126,7 @@ def api_error(error: Exception, data_field: str | None = None, field_of: Callabl
     assert isinstance(error, TranseptError)
     status, code, retry_after = KINDS[known]
     message = error.spelt(field_of, lambda name, value: f"{field_of(name)}={as_json(value)}", as_json)
-    param = field_of(error.param) if error.param else data_field if known in OF_DATA else None
+    param = field_of(error.param).partition("=")[0] if error.param else data_field if known in OF_DATA else None
     return ApiError(status, message, param=param, code=code, retry_after=retry_after)
 
 

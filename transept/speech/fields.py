@@ -11,11 +11,10 @@ from typing import Any
 
 from transept.errors import ParameterError
 from transept.option_names import finite
-from transept.options import LONE_SURROGATE
+from transept.options import refuse_lone_surrogates
 from transept.speech.segments import Segment, Word
 
 MAX_SECONDS = 1e9  # of a time: 31 years, so that its milliseconds are exact
-TEXT = "text without half a surrogate pair"  # half a pair cannot be encoded in a file
 
 
 class Fields:
@@ -36,8 +35,16 @@ class Fields:
 
     def text(self, name: str, default: str | None = None) -> str:
         """Return a text."""
-        value: str = self._checked(name, default, is_text, TEXT)
+        value: str = self._checked(name, default, _is_text, "text")
+        refuse_lone_surrogates(self._at(name), value)
         return value
+
+    def texts(self, name: str) -> list[str]:
+        """Return a list of texts, empty if missing."""
+        texts = self.items(name, _is_text, "text")
+        for index, text in enumerate(texts):
+            refuse_lone_surrogates(f"{self._at(name)}[{index}]", text)
+        return texts
 
     def seconds(self, name: str, default: float | None = None) -> float:
         """Return a time."""
@@ -125,9 +132,8 @@ def _word(fields: Fields, earliest: float, latest: float) -> Word:
     return Word(start, end, fields.text("word"), fields.number("probability", 1.0))
 
 
-def is_text(value: Any) -> bool:
-    """True for a str that can be encoded in a file."""
-    return isinstance(value, str) and not LONE_SURROGATE.search(value)
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 def _is_number(value: Any) -> bool:

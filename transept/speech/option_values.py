@@ -143,8 +143,8 @@ def encoder_context(name: str, given: Any) -> Any:
 def rising_temperatures(temperature: Any, increment: Any) -> tuple[float, ...]:
     """Return the temperatures of openai-whisper's ``temperature_increment_on_fallback``.
 
-    temperature: the first one; the others rise by the increment up to LAST_TEMPERATURE. Several temperatures stay
-    unchanged. Raises ParameterError for an increment below LEAST_INCREMENT.
+    temperature: the first one; the others rise by the increment up to LAST_TEMPERATURE. Without an increment it stays,
+    also if it is several. Raises ParameterError for an increment below LEAST_INCREMENT, or with several temperatures.
     """
     if increment is not None and (
         isinstance(increment, bool) or not isinstance(increment, int | float) or not increment >= LEAST_INCREMENT
@@ -154,8 +154,13 @@ def rising_temperatures(temperature: Any, increment: Any) -> tuple[float, ...]:
         raise ParameterError(message, param=name, value=increment)
     given = temperatures("temperature", temperature)
     first, *others = given if isinstance(given, tuple) else (given,)
-    if others or increment is None:
+    if increment is None:
         return (first, *others)
+    if others:
+        message = "{temperature} holds all temperatures to try; leave {temperature_increment_on_fallback} out"
+        raise ParameterError(
+            message, param="temperature", value=temperature, others=["temperature_increment_on_fallback"]
+        )
     steps = max(0, int((LAST_TEMPERATURE + 1e-6 - first) / increment))
     return tuple(round(first + step * increment, 6) for step in range(steps + 1))
 

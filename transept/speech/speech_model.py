@@ -129,8 +129,8 @@ class SpeechModel:
         for name, told, width in widths:
             if width > most:
                 raise ParameterError(
-                    f"{{{told}=}} needs {width} sequences at a time, but {{max_num_seqs}} is {most}; give {{{name}}} "
-                    f"of at most {most}, or load the model with {{max_num_seqs={width}}}",
+                    f"{{{told}=}} needs {width} sequences at a time, but {{max_num_seqs}} is {most}; set {{{name}}} "
+                    f"to at most {most}, or raise {{max_num_seqs}} to {width}",
                     param=told,
                     value=getattr(options, told),
                     others=("max_num_seqs", name),
@@ -145,7 +145,13 @@ class SpeechModel:
         if options.language is None and needs_language:
             known = ", ".join(self.languages)
             raise refusal(options, f"{self.why_it_detects_none}; give {{language}}, one of {known}")
-        self.opening_tokens(self.language_code(options.language), options, timestamps=not options.without_timestamps)
+        try:
+            spoken = self.language_code(options.language)
+            self.opening_tokens(spoken, options, timestamps=not options.without_timestamps)
+        except ParameterError as error:
+            if error.param != "language":
+                raise
+            raise refusal(options, error.message, "language") from None  # with the user's spelling, not the code
         if options.word_timestamps and not self.alignment_heads:
             raise refusal(
                 options,

@@ -19,7 +19,7 @@ from transept.registry.plugins import discover
 from transept.speech import editing
 from transept.speech.chapters import LONGEST as LONGEST_CHAPTER
 from transept.speech.chapters import chapters
-from transept.speech.fields import TEXT, Fields, is_stretch, is_text, segment_of
+from transept.speech.fields import Fields, is_stretch, segment_of
 from transept.speech.glossary import corrected, glossary_terms
 from transept.speech.options import TranscriptionOptions
 from transept.speech.output.broken_rules import BrokenRule, rules_broken
@@ -131,7 +131,7 @@ class Transcript:
                 (float(begin), float(end))
                 for begin, end in fields.items("missed_speech", is_stretch, "a list of two times")
             ],
-            warnings=fields.items("warnings", is_text, TEXT),
+            warnings=fields.texts("warnings"),
             reason=fields.text("reason", "") or None,
         )
 

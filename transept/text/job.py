@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -63,8 +62,8 @@ def make_job(engine: Engine, task: Task, options: Mapping[str, Any]) -> TextJob:
     text_task = dataclasses.replace(text_task, prefix=settings.pop("prefix", text_task.prefix))
     limit = _source_limit(engine, given.max_source_tokens)
     decoder_prompt = None if text_task.decoder_prompt is None else list(text_task.decoder_prompt)
-    generation_config = _generation_config(engine, text_task, settings) if settings else None
-    engine.inputs.check(params, generation_config, decoder_prompt)  # once, not for every document
+    source = f'task_specific_params["{text_task.name}"] in config.json'
+    generation_config = engine.inputs.for_task(params, settings, decoder_prompt, source)
     return TextJob(
         encoder=DocumentEncoder(
             engine.source_tokenizer,
@@ -147,16 +146,6 @@ def _task_settings(engine: Engine, task: TextTask) -> dict[str, Any]:
         )
     check_generation_settings(of_task, file)
     return {**of_task, **task.settings}
-
-
-def _generation_config(engine: Engine, task: TextTask, settings: dict[str, Any]) -> Any:
-    """Return the checkpoint's generation config with the task's settings, as in the pipelines of transformers 4."""
-    config = copy.deepcopy(engine.generation_config)
-    try:
-        config.update(**settings)
-    except ValueError as error:
-        raise CheckpointError(f'task_specific_params["{task.name}"] in config.json: {error}') from error
-    return config
 
 
 def _source_limit(engine: Engine, max_source_tokens: int | None) -> int:

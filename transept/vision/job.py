@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +15,7 @@ from transept.core.request.inputs import PreparedRequest
 from transept.core.request.prompts import Prompt, Request
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.request.single_text import UNSUGGESTED, params_of_single_text
-from transept.errors import CheckpointError, ParameterError, PluginError, suggest
+from transept.errors import ParameterError, PluginError, suggest
 from transept.options import split_options
 from transept.registry.plugin_calls import call_declared
 from transept.registry.spec import VisionSpec, VisionTask
@@ -58,8 +57,8 @@ def make_job(engine: Engine, options: Mapping[str, Any]) -> ReadingJob:
         raise ParameterError(message, param="task", value=task)
     chosen = known[name]
     decoder_prompt = None if chosen.decoder_prompt is None else list(chosen.decoder_prompt)
-    generation_config = _generation_config(engine, name, chosen.settings) if chosen.settings else None
-    engine.inputs.check(params, generation_config, decoder_prompt)  # once, not for every image
+    source = f'the settings of "{engine.spec.name}" models for {name!r}'
+    generation_config = engine.inputs.for_task(params, chosen.settings, decoder_prompt, source)
     return ReadingJob(
         inputs=engine.inputs,
         modality=spec.modality,
@@ -95,13 +94,3 @@ def prepare(image: Any, job: ReadingJob) -> PreparedRequest:
         "decoder_prompt": None if job.decoder_prompt is None else {"prompt_tokens": job.decoder_prompt},
     }
     return job.inputs(Request(prompt, job.sampling_params, job.generation_config))
-
-
-def _generation_config(engine: Engine, task: str, settings: Mapping[str, Any]) -> Any:
-    """Return the checkpoint's generation config with the task's settings."""
-    config = copy.deepcopy(engine.generation_config)
-    try:
-        config.update(**settings)
-    except ValueError as error:
-        raise CheckpointError(f'the settings of "{engine.spec.name}" models for {task!r}: {error}') from error
-    return config

@@ -19,6 +19,7 @@ from transept.core.jobs.job import Job
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.request.single_text import WITHOUT_RESULT
 from transept.errors import (
+    CapacityError,
     CheckpointError,
     MediaError,
     ParameterError,
@@ -78,9 +79,8 @@ class VisionReader(ClosesEngine):
             raise CheckpointError(f'"{model}" has no tokenizer; put its tokenizer.json beside the weights')
         self.engine = engine
         self.tasks = list(tasks(engine, spec.vision))
-        job = make_job(engine, {})
-        with suppress(MediaError, PluginFailedError):  # errors of one image
-            prepare(BLANK_PAGE, job)  # raises for wrong settings now, not with every image
+        with suppress(CapacityError, MediaError, PluginFailedError):  # of the number of beams, or of one image
+            prepare(BLANK_PAGE, make_job(engine, {}))  # raises for wrong settings now, not with every image
 
     @overload
     def read(self, images: str | bytes | os.PathLike[str], **options: Unpack[ReadingKeywords]) -> ImageText: ...

@@ -9,12 +9,12 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from transept.core.jobs.job import Job
 from transept.errors import MediaError, ParameterError, TranseptError, suggest
-from transept.option_names import refuse_unknown
-from transept.options import declares_options, refusal
+from transept.option_names import errors_as_given, refuse_unknown
+from transept.options import declares_options, refusal, take_options
 from transept.speech.algorithms.decoding import compression_ratio, decode_window
 from transept.speech.algorithms.language import window_language
 from transept.speech.algorithms.prompt import window_prompt
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 RENAMED = {"prompt": "initial_prompt", "sample_len": "max_new_tokens", "length_penalty": "gnmt_length_penalty"}
-TASKS = ("transcribe", "translate", "lang_id")
 ONE_LANGUAGE = "this model knows one language only, so there is nothing to detect"
 
 
@@ -43,7 +42,7 @@ class Loaded(Protocol):
 class DecodingOptions:
     """Options of decoding a window, as in openai-whisper. fp16 has no effect."""
 
-    task: str = "transcribe"
+    task: Literal["transcribe", "translate", "lang_id"] = "transcribe"
     language: str | None = None
     temperature: float = 0.0
     sample_len: int | None = None
@@ -59,17 +58,19 @@ class DecodingOptions:
     max_initial_timestamp: float | None = 1.0
     fp16: bool = True
 
+    def __post_init__(self) -> None:
+        take_options(self)
+
     def checked(self) -> TranscriptionOptions:
         """Convert to TranscriptionOptions with one attempt. Raises ParameterError."""
-        if self.task not in TASKS:
-            raise refusal(self, f"{{task}} must be one of {', '.join(TASKS)}, not {self.task!r}")
         given = {RENAMED.get(each.name, each.name): getattr(self, each.name) for each in dataclasses.fields(self)}
         del given["fp16"]
         if given["max_initial_timestamp"] == 0:
             given["max_initial_timestamp"] = None  # 0 means no bound in openai-whisper
         thresholds = ("compression_ratio_threshold", "logprob_threshold", "no_speech_threshold")
         task = "transcribe" if self.task == "lang_id" else self.task
-        return TranscriptionOptions(**{**given, "task": task, **dict.fromkeys(thresholds)})
+        with errors_as_given(vars(self), (), RENAMED):
+            return TranscriptionOptions(**{**given, "task": task, **dict.fromkeys(thresholds)})
 
 
 @dataclass(frozen=True)

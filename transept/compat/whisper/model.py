@@ -9,9 +9,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from transept.compat.transcribers import CompatTranscriber
-from transept.compat.whisper.decoding import RENAMED, decode, detect_language, heard_as, told_language
+from transept.compat.whisper.decoding import (
+    RENAMED,
+    DecodingOptions,
+    decode,
+    detect_language,
+    heard_as,
+    told_language,
+)
 from transept.errors import ParameterError, TranseptError
-from transept.option_names import by_own_names
+from transept.option_names import by_own_names, errors_as_given
 from transept.options import declared
 from transept.registry.plugins import discover
 from transept.registry.published import published_checkpoints
@@ -33,7 +40,7 @@ if TYPE_CHECKING:
     import torch
 
 CONTROLS_AFTER_LANGUAGES = 5  # between the languages and <|notimestamps|>
-WITHOUT_EFFECT = ("fp16", "prompt")  # dtype is the model's; transcribe() makes the prompts
+WITHOUT_EFFECT = {"fp16", "prompt"}  # dtype is the model's; transcribe() makes the prompts
 
 
 def available_models() -> list[str]:
@@ -142,11 +149,17 @@ class Whisper:
         English-only model ignores language and task, and the dict repeats the language, as in openai-whisper.
         Raises MediaError for audio that cannot be read, ParameterError for a bad option.
         """
-        asked = {RENAMED.get(name, name): value for name, value in decode_options.items() if name not in WITHOUT_EFFECT}
-        increment = asked.pop("temperature_increment_on_fallback", None)
+        given: dict[str, Any] = {name: value for name, value in decode_options.items() if name not in WITHOUT_EFFECT}
+        for name in WITHOUT_EFFECT & decode_options.keys():
+            declared(DecodingOptions)[name].taken(decode_options[name])  # raises for a wrong value
+        if (increment := given.pop("temperature_increment_on_fallback", None)) is not None:
+            first = 0.0 if temperature is FALLBACK_TEMPERATURES else temperature
+            temperature = rising_temperatures(first, increment)
+        asked = {RENAMED.get(name, name): value for name, value in given.items()}
+        own = declared(TranscriptionOptions).values()
         options = {
             "best_of": None,  # one sample, as in openai-whisper
-            "temperature": temperature if increment is None else rising_temperatures(temperature, increment),
+            "temperature": temperature,
             "compression_ratio_threshold": compression_ratio_threshold,
             "logprob_threshold": logprob_threshold,
             "no_speech_threshold": no_speech_threshold,
@@ -159,7 +172,7 @@ class Whisper:
             "clip_timestamps": clip_timestamps,
             "hallucination_silence_threshold": hallucination_silence_threshold,
             "mode": BATCHED if asked.get("batched") else SEQUENTIAL,
-            **by_own_names(asked, declared(TranscriptionOptions).values()),
+            **by_own_names(asked, own),
         }
         if not word_timestamps:
             del options["hallucination_silence_threshold"]
@@ -167,12 +180,13 @@ class Whisper:
             options["max_initial_timestamp"] = None  # 0 means no bound in openai-whisper
         options |= heard_as(self.transcriber.model, options)
         on_segment: Callable[[int, Segment], None] | None = _print_segment if verbose else None
-        with closing(
-            self.transcriber.transcribe_many([audio], progress=verbose is False, on_segment=on_segment, **options)
-        ) as results:
-            result = next(results)
-        if isinstance(result, TranseptError):
-            raise result
+        with errors_as_given(given, own, RENAMED):
+            with closing(
+                self.transcriber.transcribe_many([audio], progress=verbose is False, on_segment=on_segment, **options)
+            ) as results:
+                result = next(results)
+            if isinstance(result, TranseptError):
+                raise result
         tokens = [token for segment in result.segments for token in segment.tokens]
         return {
             "text": self.transcriber.model.tokenizer.decode(tokens),

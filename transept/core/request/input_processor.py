@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +30,11 @@ def not_params(given: Any) -> ParameterError:
 class InputProcessor:
     """Preprocesses prompts and completes sampling parameters.
 
-    ignored_settings: warns of unsupported settings in a request's generation config.
+    ignored_settings: warns of unsupported settings in a request's generation config. max_num_seqs: of the engine.
     """
 
-    def __init__(self, preprocess: InputPreprocessor, ignored_settings: IgnoredSettings) -> None:
-        self.preprocess, self.ignored_settings = preprocess, ignored_settings
+    def __init__(self, preprocess: InputPreprocessor, ignored_settings: IgnoredSettings, max_num_seqs: int) -> None:
+        self.preprocess, self.ignored_settings, self.max_num_seqs = preprocess, ignored_settings, max_num_seqs
         self.generation_config = preprocess.view.generation_config
         # The checkpoint's end-of-sequence tokens, for a request's generation config without any.
         eos = getattr(self.generation_config, "eos_token_id", None)
@@ -63,16 +65,25 @@ class InputProcessor:
             raise RequestFailedError.of(error) from error
         return PreparedRequest(inputs, self._params(request, inputs.decoder.token_ids))
 
-    def check(
-        self, sampling_params: SamplingParams, generation_config: Any | None, decoder_prompt: list[int] | None
-    ) -> None:
-        """Check the common parameters of many requests, before the first is made.
+    def for_task(
+        self, params: SamplingParams, settings: Mapping[str, Any], decoder_prompt: list[int] | None, source: str
+    ) -> Any | None:
+        """Return the generation config of a task's requests, whose common parameters it checks; see Request.
 
-        generation_config: see Request. decoder_prompt: token ids; None: the family's default.
-        Raises ParameterError for parameters that contradict each other or the model, PromptError for the prompt.
+        settings: of the task, which replace the checkpoint's; without any, the result is None. source: of the settings,
+        for errors. decoder_prompt: token ids; None: the family's default.
+        Raises ParameterError for parameters that contradict each other or the model, CapacityError for too many beams,
+        PromptError for the prompt, CheckpointError for the settings.
         """
+        config = copy.deepcopy(self.generation_config) if settings else None
+        if config is not None:
+            try:
+                config.update(**settings)
+            except ValueError as error:
+                raise CheckpointError(f"{source}: {error}") from error
         prompt_token_ids = self.preprocess.decoder_inputs(decoder_prompt).token_ids
-        self._params(Request("", sampling_params, generation_config), prompt_token_ids)
+        self._params(Request("", params, config), prompt_token_ids).check_width(self.max_num_seqs)
+        return config
 
     def _params(self, request: Request, prompt_token_ids: list[int]) -> SamplingParams:
         """Complete the request's parameters, and check them against this model."""

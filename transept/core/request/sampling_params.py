@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from transept.core.request import sampling_values as values
 from transept.core.request.prompt_probe import PromptProbe
 from transept.core.request.sampling_values import LogitsProcessor as LogitsProcessor
+from transept.errors import CapacityError
 from transept.options import (
     MAX_INTEGER,
     MAX_LENGTH_PENALTY,
@@ -281,6 +282,17 @@ class SamplingParams:
     def forbids_runs(self) -> bool:
         """True if sequences of tokens are forbidden."""
         return bool(self.no_repeat_ngram_size or self.encoder_no_repeat_ngram_size or self.bad_words_ids)
+
+    def check_width(self, most: int) -> None:
+        """Raise CapacityError for more samples or beams than an engine computes at a time. most: its max_num_seqs."""
+        width, name = max(self.n, self.num_beams or 1), "num_beams" if self.beam_search else "n"
+        if width > most:
+            raise CapacityError(
+                f"the request needs {width} sequences at a time, but {{max_num_seqs}} is {most}. Lower {{{name}}}, or "
+                f"raise {{max_num_seqs}} to {width}.",
+                param=name,
+                others=["max_num_seqs"],
+            )
 
     def _check_contradictions(self) -> None:
         if self.max_tokens is not None and (self.min_tokens or 0) > self.max_tokens:

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from transept.errors import ParameterError, shown
-from transept.options import LONE_SURROGATE
+from transept.options import refuse_lone_surrogates
 
 # Called as ``processor(logits, rows)`` after the suppressions. logits: float32 [rows, vocabulary]. rows: SequenceData
 # with copies of each row's prompt_token_ids and output_token_ids. A processor changes the logits in place, or returns
@@ -101,6 +101,6 @@ def texts(name: str, given: Any) -> tuple[str, ...]:
         raise _refusal(name, given, f"holds more than {most} strings")
     if any(not isinstance(text, str) or not text for text in texts):
         raise _refusal(name, given, f"must be a non-empty string or a list of them, not {{{name}!}}")
-    if any(LONE_SURROGATE.search(text) for text in texts):
-        raise _refusal(name, given, f"holds half a surrogate pair, which is not valid text: {{{name}!}}")
+    for text in texts:
+        refuse_lone_surrogates(name, text, given)
     return texts

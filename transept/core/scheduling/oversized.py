@@ -18,6 +18,7 @@ def refuse_oversized(group: SequenceGroup, config: SchedulerConfig, manager: Blo
     params = group.sampling_params
     if params.max_tokens is None:
         raise refusal(params, "the request has no {max_tokens}; complete its SamplingParams first")
+    params.check_width(config.max_num_seqs)
     samples, width = group.max_num_seqs, "num_beams" if params.beam_search else "n"
     prompt_tokens = max(len(seq.prompt_token_ids) for seq in group.seqs)
     length = prompt_tokens + params.max_tokens
@@ -25,21 +26,17 @@ def refuse_oversized(group: SequenceGroup, config: SchedulerConfig, manager: Blo
     cross_blocks, self_blocks = manager.num_blocks_for(encoder_tokens), samples * manager.num_blocks_for(length)
     num_blocks = cross_blocks + self_blocks
     decoder_side = f"{samples} sequence(s) of {prompt_tokens} prompt + {params.max_tokens} new tokens"
-    if samples > config.max_num_seqs:
-        blamed: str | None = width
-        problem = f"needs {samples} sequences at a time, but {{max_num_seqs}} is {config.max_num_seqs}"
-        remedy = f"Raise {{max_num_seqs}} to {samples}, or lower {{{width}}}."
-    elif encoder_tokens > config.max_encoder_tokens:
-        blamed = None
+    if encoder_tokens > config.max_encoder_tokens:
+        blamed: str | None = None
         problem = f"has {encoder_tokens} encoder tokens, but {{max_encoder_tokens}} is {config.max_encoder_tokens}"
-        remedy = f"Raise {{max_encoder_tokens}} to {encoder_tokens}, or shorten the encoder prompt."
+        remedy = f"Shorten the encoder prompt, or raise {{max_encoder_tokens}} to {encoder_tokens}."
     elif samples * length > config.max_decoder_tokens:
         blamed = "max_tokens"
         problem = (
             f"may need {samples * length} decoder tokens in one step ({decoder_side}, if it is recomputed), "
             f"but {{max_decoder_tokens}} is {config.max_decoder_tokens}"
         )
-        remedy = f"Raise {{max_decoder_tokens}} to {samples * length}, or lower {{max_tokens}} or {{{width}}}."
+        remedy = f"Lower {{max_tokens}} or {{{width}}}, or raise {{max_decoder_tokens}} to {samples * length}."
     elif num_blocks > manager.num_device_blocks:
         blamed = "max_tokens"
         problem = (
@@ -49,10 +46,9 @@ def refuse_oversized(group: SequenceGroup, config: SchedulerConfig, manager: Blo
         )
         factor = f"{num_blocks / manager.num_device_blocks:.2f} times" if manager.num_device_blocks else "above 0"
         remedy = (
-            f"Raise {{kv_cache_bytes}} ({factor} as much), or lower {{max_tokens}} or {{{width}}}, or shorten the "
-            "prompts."
+            f"Lower {{max_tokens}} or {{{width}}}, shorten the prompts, or raise {{kv_cache_bytes}} ({factor} as much)."
         )
     else:
         return
-    budgets = ("max_num_seqs", "max_encoder_tokens", "max_decoder_tokens", "kv_cache_bytes", "max_tokens", width)
+    budgets = ("max_encoder_tokens", "max_decoder_tokens", "kv_cache_bytes", "max_tokens", width)
     raise CapacityError(f"the request {problem}. {remedy}", param=blamed, others=budgets)

@@ -202,11 +202,11 @@ def decoder_prompt(
     if tokens.multilingual:
         code = language or "en"
         if code not in tokens.languages:
-            message = f"this checkpoint has no {{language}} {code!r}.{suggest(code, list(tokens.languages))}"
+            message = f"this checkpoint has no {{language}} {{language!}}.{suggest(code, list(tokens.languages))}"
             raise ParameterError(message, param="language", value=language)
         prompt += [tokens.languages[code], tokens.translate if task == "translate" else tokens.transcribe]
     elif language not in (None, "en") and (near := suggest(language, ["english"])).startswith(" Did you mean"):
-        message = f"this checkpoint has no {{language}} {language!r}.{near}"
+        message = f"this checkpoint has no {{language}} {{language!}}.{near}"
         raise ParameterError(message, param="language", value=language)
     elif language not in (None, "en"):
         use = "use a multilingual one, or " if language in LANGUAGES else ""

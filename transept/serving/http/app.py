@@ -16,6 +16,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from transept.errors import nearest
 from transept.serving.errors import ApiError, answer_to, client_gone
 from transept.serving.http import (
     api_docs,
@@ -109,7 +110,7 @@ async def _answer(request: Request, error: Exception) -> JSONResponse:
         error = _of_validation(error)
     elif isinstance(error, HTTPException):  # of routing, or a body that cannot be parsed
         headers = {"Allow": _allowed(error)} if error.status_code == 405 else None
-        detail = {404: f"there is no {request.url.path}; see /docs", 405: "this path takes other methods; see Allow"}
+        detail = {404: _no_path(request), 405: "this path takes other methods; see Allow"}
         code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "invalid_body")
         error = ApiError(
             error.status_code, detail.get(error.status_code, str(error.detail)), code=code, headers=headers
@@ -117,6 +118,13 @@ async def _answer(request: Request, error: Exception) -> JSONResponse:
     elif isinstance(error, ClientDisconnect):
         error = client_gone()
     return answer_to(request.scope, error).response()
+
+
+def _no_path(request: Request) -> str:
+    """Return the message about an unknown path, with the nearest one of the API."""
+    root, path = request.scope.get("root_path", ""), request.scope["path"]
+    near = nearest(path.removeprefix(root), {route.path for route in request.app.state.routes if "{" not in route.path})
+    return f"there is no {path}.{f' Did you mean {root}{near}?' if near else ''} {root}/docs lists all paths."
 
 
 def _allowed(error: HTTPException) -> str:

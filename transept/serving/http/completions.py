@@ -21,7 +21,7 @@ from transept.core.request.prompts import Prompt, SingletonPrompt
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import ParameterError
 from transept.options import Option, declares_options, made_of, take_options
-from transept.serving.errors import ApiError, api_error
+from transept.serving.errors import ApiError
 from transept.serving.http import bodies
 from transept.serving.http.answers import ErrorAnswer, TokenUsage, answers, token_usage
 from transept.serving.http.completion_jobs import Piece, complete
@@ -101,6 +101,7 @@ BODY = Body(JSON, OwnFields, SamplingParams, without=bodies.NOT_OVER_HTTP)
 class Asked:
     """A checked request. num_choices: number of choices to return for each prompt."""
 
+    body: Given
     fields: OwnFields
     prompts: list[Prompt]
     params: SamplingParams
@@ -174,7 +175,7 @@ class Answer:
                 async for event in events:
                     pieces = event if isinstance(event, list) else pieces
             except Exception as error:
-                raise api_error(error, "prompt") from error
+                raise self.asked.body.error(error, "prompt") from error
         choices = [choice for chosen in self._chosen(pieces) for choice in chosen]
         answer = self._object([], self._usage(pieces))
         for index, piece in enumerate(choices):
@@ -197,7 +198,7 @@ class Answer:
                     choice, offsets[index] = self._choice(index, event, offsets.get(index, 0))
                     yield self._object([choice], None)
             except Exception as error:
-                raise api_error(error, "prompt") from error
+                raise self.asked.body.error(error, "prompt") from error
         if self.asked.fields.stream_options is not None and self.asked.fields.stream_options.include_usage:
             yield self._object([], self._usage(pieces))
 
@@ -269,7 +270,8 @@ def _asked(body: Given) -> Asked:
     several: list[Any] = [*fields.prompt]
     decoder_side = None if fields.decoder_prompt is None else _side(fields.decoder_prompt)
     sides: list[Prompt] = [{"encoder_prompt": _side(each), "decoder_prompt": decoder_side} for each in several]
-    return Asked(fields, sides, params, num_choices)
+    sent = dict.fromkeys(("n", HYPOTHESES), "best_of") if fields.best_of else {}
+    return Asked(replace(body, sent={**sent, **body.sent}), fields, sides, params, num_choices)
 
 
 def _refuse(fields: OwnFields) -> None:

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 from starlette.datastructures import UploadFile
 
 from transept.core.config import EngineConfig
+from transept.core.request.limits import Limits
 from transept.errors import ParameterError, suggest
 from transept.option_names import Alias, by_own_names, hint
 from transept.options import DeclaredOption, declared, members_of, take_options
@@ -27,7 +28,12 @@ Kind = TypeVar("Kind")
 FORM, JSON = "multipart/form-data", "application/json"
 BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 NUMBERS = ("integer", "number")
-OF_SERVER = {name for each in declared(EngineConfig).values() for name in (each.name, *(a.name for a in each.aliases))}
+OF_SERVER = {
+    name
+    for kind in (EngineConfig, Limits)
+    for each in declared(kind).values()
+    for name in (each.name, *(alias.name for alias in each.aliases))
+}
 # Field -> names for it in other APIs.
 _NAMES_ELSEWHERE = {
     "input": "document documents inputs prompt q sentences text texts",
@@ -93,12 +99,14 @@ class Body:
                 meant = hint(shown, self.fields) or suggest(shown, self.fields)
             raise ApiError(400, f"there is no field {shown!r}.{meant}", param=shown, code="unknown_field")
 
-    def given(self, values: Mapping[str, Any], file: UploadFile | None = None) -> Given:
+    def given(self, values: Mapping[str, Any], file: UploadFile | None = None, lists: Container[str] = ()) -> Given:
         """Return the fields of a request. Raises ApiError for a field that is sent under two names.
 
-        values: under the names by which they were sent. file: of a form.
+        values: under the names by which they were sent. file: of a form. lists: the names that were sent as ``name[]``.
         """
-        sent = {self.aliases[name][1].name: name for name in values if name in self.aliases}
+        own = {name: self.aliases[name][1].name if name in self.aliases else name for name in values}
+        spelt = {name: f"{name}[]" if name in lists else name for name in values}
+        sent = {own[name]: spelt[name] for name in values if spelt[name] != own[name]}
         try:
             return Given(self, by_own_names(values, self.fields.values()), sent, file)
         except ParameterError as error:
@@ -155,6 +163,8 @@ class Given:
     def _name_sent(self, name: str) -> str:
         """Return the name by which the client sent an option or a part of one, such as ``vad_options.threshold``."""
         option, dot, part = name.partition(".")
+        if option in OF_SERVER and option not in self.body.fields:
+            return f"the server's {name}"
         return self.sent.get(name) or self.sent.get(option, option) + dot + part
 
 

@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from transept.options import NOTHING
-from transept.serving.errors import ApiError
+from transept.serving.errors import ApiError, as_json
 from transept.serving.http.fields import Body, Given
 from transept.serving.http.multipart import FILE_FIELD, form_error, parse_multipart
 
@@ -65,7 +65,8 @@ def form_of(body: Body) -> Callable[[Request], AsyncGenerator[Given, None]]:
         data = await received(request)
         try:
             file = data.get(FILE_FIELD)
-            yield body.given(_values(data, body), file if isinstance(file, UploadFile) else None)
+            lists = {sent.removesuffix("[]") for sent in data if sent.endswith("[]")}
+            yield body.given(_values(data, body), file if isinstance(file, UploadFile) else None, lists)
         finally:
             await data.close()
 
@@ -93,6 +94,9 @@ async def upload(form: Given, what: str = "audio") -> AsyncGenerator[Upload, Non
     An empty file without a name counts as missing: browsers send that if no file was chosen.
     """
     given, called = form.file, "recording" if what == "audio" else what
+    if given is None and (text := form.values.get(FILE_FIELD)) is not None:
+        message = f"{FILE_FIELD} is the text {as_json(text)}: send the {called} itself, with curl as -F file=@talk.flac"
+        raise ApiError(400, message, param=FILE_FIELD, code="missing_file")
     if given is None or not (given.filename or given.size):
         raise ApiError(
             400,

@@ -15,12 +15,12 @@ from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
 from transept.core.request.sampling_params import SamplingParams
-from transept.errors import MediaError, MissingPackageError, ParameterError
+from transept.errors import MediaError, MissingPackageError, ParameterError, TranseptError
 from transept.multimodal.page_options import PageOptions
 from transept.multimodal.pdf import pdf_pages
 from transept.options import Option, declared
 from transept.serving.async_tasks import last
-from transept.serving.errors import ApiError, api_error
+from transept.serving.errors import ApiError
 from transept.serving.http import forms
 from transept.serving.http.answers import answers
 from transept.serving.http.bodies import as_openai_samples
@@ -100,7 +100,7 @@ async def read(
     upload, image, about = await _image(form, upload)
     try:
         job = model.vision.job(image, **form.part(ReadingOptions), **sampling)
-    except ParameterError as error:
+    except TranseptError as error:
         raise form.error(error) from error
     answer = {
         "id": f"image-text-{request.state.request_id}",
@@ -109,15 +109,17 @@ async def read(
         "model": model.name,
         **about,
     }
-    return await attended(request, _whole(answer, ticket.run(job), upload))
+    return await attended(request, _whole(form, answer, ticket.run(job), upload))
 
 
-async def _whole(answer: dict[str, Any], events: AsyncGenerator[Any, None], upload: forms.Upload) -> Response:
+async def _whole(
+    form: Given, answer: dict[str, Any], events: AsyncGenerator[Any, None], upload: forms.Upload
+) -> Response:
     """Return the answer once the image is read. Raises ApiError."""
     try:
         result: ImageText = await last(events)
     except Exception as error:
-        told = api_error(error, "file")
+        told = form.error(error, "file")
         if told.status >= 500 and told.status != 503:
             raise  # to be logged with its traceback
         told.message = upload.in_message(told.message)

@@ -19,7 +19,7 @@ from transept.core.request.sampling_params import SamplingParams
 from transept.errors import EngineClosedError, ParameterError, TranseptError
 from transept.options import Option
 from transept.serving.async_tasks import AsyncTextGenerator
-from transept.serving.errors import ApiError, answer_to, api_error
+from transept.serving.errors import ApiError, answer_to
 from transept.serving.http import bodies
 from transept.serving.http.answers import ErrorAnswer, ErrorDetails, TokenUsage, answers, token_usage
 from transept.serving.http.fields import JSON, Body, Given
@@ -155,14 +155,14 @@ async def _respond(request: Request, place: Place, task: Task, kind: type[TextOp
         raise body.error(error, "input") from error
     events = ticket.run(_all_of(itertools.chain([first], map(make, fields.input[1:]))))
     if fields.stream:
-        return await event_stream(request, _stream(request, events), place.stack)
+        return await event_stream(request, _stream(request, body, events), place.stack)
     answer = {
         "id": f"{OBJECTS[task]}-{request.state.request_id}",
         "object": OBJECTS[task],
         "created": int(time.time()),
         "model": model.name,
     }
-    return await attended(request, _whole(request, answer, events, isinstance(body.values["input"], str)))
+    return await attended(request, _whole(request, body, answer, events))
 
 
 def _job(generator: AsyncTextGenerator, task: Task, stream: bool, options: dict[str, Any], document: str) -> Job:
@@ -189,11 +189,12 @@ def _with_end(job: Job) -> Job:
     yield Ended(result)
 
 
-async def _whole(request: Request, answer: dict[str, Any], events: AsyncGenerator[Any, None], alone: bool) -> Response:
+async def _whole(request: Request, body: Given, answer: dict[str, Any], events: AsyncGenerator[Any, None]) -> Response:
     """Return all texts in the order of the documents. A failed document of a list has its error instead.
 
-    alone: the document was not sent in a list. Raises ApiError if such a document failed, or if the engine stopped.
+    Raises ApiError if a document failed that was not sent in a list, or if the engine stopped.
     """
+    alone = isinstance(body.values["input"], str)
     data: list[dict[str, Any]] = []
     num_read = num_written = 0
     async with aclosing(events):
@@ -204,25 +205,27 @@ async def _whole(request: Request, answer: dict[str, Any], events: AsyncGenerato
                 if isinstance(event.result, EngineClosedError) or (alone and isinstance(event.result, TranseptError)):
                     raise event.result
                 if isinstance(event.result, TranseptError):
-                    told = _refusal(request, event.result)
+                    told = _refusal(request, body, event.result)
                     data.append({"index": len(data), **_described(GeneratedText.failed(event.result)), **told})
                     continue
                 num_read += event.result.num_source_tokens
                 num_written += event.result.num_tokens
                 data.append({"index": len(data), **_described(event.result), "error": None})
         except Exception as error:
-            raise api_error(error, "input") from error
+            raise body.error(error, "input") from error
     return JSONResponse({**answer, "data": data, "usage": token_usage(num_read, num_written)})
 
 
-def _refusal(request: Request, error: TranseptError) -> dict[str, Any]:
+def _refusal(request: Request, body: Given, error: TranseptError) -> dict[str, Any]:
     """Return one document's error in OpenAI's shape. Counts it, and logs it if the server is at fault."""
-    told = api_error(error, "input")
+    told = body.error(error, "input")
     told.__cause__ = error  # for the log
     return answer_to(request.scope, told).body()
 
 
-async def _stream(request: Request, events: AsyncGenerator[Any, None]) -> AsyncGenerator[dict[str, Any], None]:
+async def _stream(
+    request: Request, body: Given, events: AsyncGenerator[Any, None]
+) -> AsyncGenerator[dict[str, Any], None]:
     """Yield each document's text as it becomes final, then its `text.done`; at the end the usage."""
     index = num_sent = num_read = num_written = 0
     async with aclosing(events):
@@ -233,7 +236,7 @@ async def _stream(request: Request, events: AsyncGenerator[Any, None]) -> AsyncG
                     yield {"type": "text.delta", "index": index, "delta": event}
                 elif isinstance(event, Ended):
                     if isinstance(event.result, TranseptError):
-                        yield {**_refusal(request, event.result), "index": index}
+                        yield {**_refusal(request, body, event.result), "index": index}
                     else:
                         if rest := event.result.text[num_sent:]:
                             yield {"type": "text.delta", "index": index, "delta": rest}
@@ -242,7 +245,7 @@ async def _stream(request: Request, events: AsyncGenerator[Any, None]) -> AsyncG
                         yield {"type": "text.done", "index": index, **_described(event.result)}
                     index, num_sent = index + 1, 0
         except Exception as error:
-            raise api_error(error, "input") from error
+            raise body.error(error, "input") from error
     yield {"type": "text.usage", "usage": token_usage(num_read, num_written)}
 
 

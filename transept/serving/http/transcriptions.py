@@ -143,14 +143,17 @@ def _asked(form: Given, task: str) -> Asked:
         options["token_logprobs"] = True
     if layout.needs_words and fields.response_format in SUBTITLES:
         options.setdefault("word_timestamps", True)
+    sent = {option: field for option, field in OPENAI_NAMES.items() if option not in form.values}
     if fields.response_format == "diarized_json" and options.get("channel") != EACH:
-        options["diarize"] = True
+        options["diarize"], sent["diarize"] = True, "response_format=diarized_json"
     if fields.stream and fields.response_format not in STREAMED:
         message = (
             f"a stream has events, not {fields.response_format}: leave stream out, or use one of {', '.join(STREAMED)}"
         )
         raise ApiError(400, message, param="stream", code="invalid_value")
-    sent = {option: field for option, field in OPENAI_NAMES.items() if option not in form.values}
+    if fields.progress and not fields.stream:
+        message = "progress needs stream=true: set it, or leave progress out"
+        raise ApiError(400, message, param="progress", code="invalid_value")
     if "vad_options" in sent:
         sent |= {f"vad_options.{ours}": f"chunking_strategy.{theirs}" for ours, theirs in OPENAI_PARTS.items()}
     form = dataclasses.replace(form, sent={**sent, **form.sent})
