@@ -13,6 +13,7 @@ from transept.cli.documents import DECODING
 from transept.cli.engine_options import LIMITS, NAMES
 from transept.cli.flags import flag
 from transept.cli.transcribe_options import CommandOptions
+from transept.cli.watch import WatchOptions
 from transept.core.config import EngineConfig
 from transept.core.request.limits import Limits
 from transept.core.request.sampling_params import SamplingParams
@@ -55,6 +56,7 @@ SECTIONS = [  # title, class, where its options are accepted
     ("Subtitles", SubtitleLayout, "`Transcript.write`, `transept transcribe`, `transept align`, HTTP"),
     ("Edits", EditOptions, "`transept convert`"),
     ("The command alone", CommandOptions, "`transept transcribe`"),
+    ("Watching", WatchOptions, "`transept watch`"),
     ("Generation", SamplingParams, "`Engine.generate`, text tasks, `/v1/completions`"),
     ("Text tasks", TranslationOptions, "`transept.summarize`, `translate`, `generate`, `TextGenerator`, HTTP"),
     ("Chapters", ChapterOptions, "`transept summarize`"),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 COMMANDS: Mapping[str, str] = {
     "transcribe": "transcribe audio and video files, or translate their speech to English",
+    "watch": "transcribe recordings as they appear in a folder",
     "align": "find the time of each word of a known text in a recording",
     "convert": "convert and edit transcripts and subtitles",
     "check-subtitles": "report the rules of subtitles that files break",

@@ -24,19 +24,28 @@ LONGEST_STEM = 40  # characters of a stem in an unfinished file's name, within f
 UNFINISHED = re.compile(rf"\..+\.(\d+)\.part\.(?:{'|'.join(FORMATS)})", re.DOTALL)  # the number is the writer's process
 
 
-def add_file_options(group: argparse._ActionsContainer, formats: Callable[[str], tuple[str, ...]], help: str) -> None:
-    """Declare -f and -o. formats: parses the value of -f."""
+def add_file_options(
+    group: argparse._ActionsContainer,
+    formats: Callable[[str], tuple[str, ...]],
+    help: str,
+    where: str = "folder of those files (default with -f: the current one)",
+) -> None:
+    """Declare -f and -o. formats: parses the value of -f. help, where: their help texts."""
     group.add_argument("-f", "--output-format", type=formats, metavar="F,F,...", help=help)
-    about = "folder of those files (default with -f: the current one)"
-    group.add_argument("-o", "--output-dir", metavar="DIR", help=about)
+    group.add_argument("-o", "--output-dir", metavar="DIR", help=where)
 
 
 def add_name_options(group: argparse._ActionsContainer, what: str) -> None:
     """Declare --output-name and --skip-existing. what: the inputs, such as ``"images"``."""
+    add_name_option(group)
+    group.add_argument("--skip-existing", action="store_true", help=f"skip {what} whose files all exist")
+
+
+def add_name_option(group: argparse._ActionsContainer) -> None:
+    """Declare --output-name."""
     fields = ", ".join(f"{{{name}}}" for name in FIELDS)
     about = f"name of the files, without suffix, made of {fields} (default: {{folder}}/{{stem}})"
     group.add_argument("--output-name", metavar="TEXT", help=about)
-    group.add_argument("--skip-existing", action="store_true", help=f"skip {what} whose files all exist")
 
 
 def check_file_options(arguments: argparse.Namespace, flags: str) -> None:

@@ -216,7 +216,7 @@ def _run(
 
         transcriber = Transcriber(arguments.model, **{**engine_options(arguments), **speech_engine(arguments, options)})
     if getattr(arguments, "detect_language", False):
-        named = zip(tasks, _audios(tasks, arguments.pcm), strict=True)
+        named = zip(tasks, audios(tasks, arguments.pcm), strict=True)
         language_detection.detect_languages(transcriber, arguments, named, summary, several)
         return
     begin = time.perf_counter()
@@ -224,7 +224,7 @@ def _run(
     prints = arguments.json or arguments.output_format is None or arguments.print_confidence
     printer = SegmentPrinter(files, several, arguments.print_confidence) if arguments.verbose else None
     results = transcriber.transcribe_as_completed(
-        _audios(tasks, arguments.pcm),
+        audios(tasks, arguments.pcm),
         progress=None,
         on_info=lambda index, info: _report(files[index], info),
         on_segment=printer,
@@ -237,7 +237,7 @@ def _run(
             task = tasks[index]
             done[index] = result if prints else None
             with beside_progress_bar():
-                _keep(arguments, task, result, summary)
+                keep_result(arguments, task, result, summary)
                 while turn in done:
                     _print(arguments, files[turn], done.pop(turn), several)
                     if printer is not None:
@@ -259,14 +259,14 @@ def _report(file: str, info: TranscriptionInfo) -> None:
         print_stderr(f"{escape_name(file)}: {length}; language {info.language}{sure}")
 
 
-def _audios(tasks: Sequence[TranscriptionTask], pcm_rate: int | None) -> Iterator[Any]:
+def audios(tasks: Sequence[TranscriptionTask], pcm_rate: int | None) -> Iterator[Any]:
     """Yield the recordings as `load_audio` takes them; it reads standard input only up to its limit."""
     for task in tasks:
         task.begin = time.perf_counter()
         yield task.recording.audio(pcm_rate)
 
 
-def _keep(
+def keep_result(
     arguments: argparse.Namespace, task: TranscriptionTask, result: Transcript | TranseptError, summary: RunSummary
 ) -> None:
     """Write a recording's files, and count it."""
