@@ -75,7 +75,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("folder", metavar="FOLDER", help="folder of audio and video files")
     output = parser.add_argument_group("output")
-    about = "write files: txt, srt (default), vtt, tsv, json, all of these (all), lrc, csv, ass, html, docx"
+    about = "write files: txt, srt (default), vtt, tsv, json, all of these (all), lrc, csv, ass, ttml, html, docx"
     add_file_options(output, formats, about, "folder of those files (default: beside each recording)")
     add_name_option(output)
     inputs = parser.add_argument_group("input")
