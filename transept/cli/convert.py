@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from transept.speech.transcript import Transcript
 
 STDOUT = "-"
+MOST_USED = (
+    *("--output-format", "--shift", "--speaker-names", "--glossary", "--redact", "--style", "--max-line-width"),
+    "--max-line-count",
+)
 EDITS = ("glossary", "redact")  # options of a transcription that a finished transcript takes
 
 
@@ -74,6 +78,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "json: Transept's, openai-whisper's, faster-whisper's, WhisperX's, whisper.cpp's and OpenAI's.",
         epilog="Exit code: 0 written, 1 failed, 2 bad usage.",
         allow_abbrev=False,
+        most_used=MOST_USED,
     )
     parser.add_argument("file", metavar="IN", help="file of a transcript or of subtitles")
     parser.add_argument("output", metavar="OUT", help="file to write; its suffix is the format; - is standard output")

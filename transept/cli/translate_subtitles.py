@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NAME = "translate-subtitles"
 MOST_USED = (
     *("--source-language", "--target-language", "--output", "--output-format", "--model", "--beam-size"),
-    *("--max-line-width", "--max-line-count", "--device", "--quantization", "--threads", "--offline"),
+    *("--style", "--max-line-width", "--max-line-count", "--device", "--quantization", "--threads", "--offline"),
 )
 
 
