@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from transept.speech.output.break_costs import break_cost, ends_sentence, held_together
 from transept.speech.output.styles import SubtitleRules
+from transept.speech.output.subtitle_times import NEVER, SHORTEST_MS, SubtitleTimes, at_least
 from transept.speech.segments import Segment, Word
 from transept.speech.word_breaks import SHORTEST
 
@@ -34,7 +35,7 @@ LINE = 0.5  # of a break's cost, between two lines of one subtitle
 UNEVEN, TOP_LONGER = 20.0, 5.0  # two lines of different lengths; a longer first line
 DASH = "-"  # before each of two speakers' lines (Netflix, English Timed Text Style Guide, "Dual Speakers")
 DEFAULT_LINES = 2
-SLACK = 0.002  # seconds; two times rounded to milliseconds
+MOST_WORDS = 250  # of a subtitle without a width: the search takes a time that grows with it
 
 
 @dataclass(frozen=True)
@@ -52,27 +53,30 @@ class Subtitle:
 
 def lay_out(segments: Sequence[Segment], rules: SubtitleRules) -> Iterator[Subtitle]:
     """Return the subtitles of segments, whose words must be whole and in order of time, with blanks before them."""
-    if rules.max_line_width is None and rules.max_line_count is None:  # nothing calls for other parts than the segments
+    if rules.max_line_width is None and rules.max_line_count is None:  # nothing calls for words of several segments
         parts = [[segment] for segment in segments]
     else:
         parts = [list(segments)]
     passages = [passage for passage in (_Passage.of(part, rules) for part in parts) if passage.words]
     for passage, following in itertools.zip_longest(passages, passages[1:]):
-        yield from passage.subtitles(None if following is None else following.words[0].start)
+        yield from passage.subtitles(None if following is None else following.starts[0])
 
 
 @dataclass(frozen=True)
 class _Passage:
     """Words, with what the search reads of them.
 
-    speakers: of each word. turns: changes of the speaker up to each. blanks: width of the blank before each. edges:
-    width of all words before each, with their blanks. counts: blanks up to each. breaks: cost of a line's end before
-    each word, including BROKEN between words that stay together. inner: cost of the place before each word within a
-    subtitle.
+    starts, stops: of the words, in milliseconds. speakers: of each word. turns: changes of the speaker up to each.
+    blanks: width of the blank before each. edges: width of all words before each, with their blanks. counts: blanks up
+    to each. breaks: cost of a line's end before each word, including BROKEN between words that stay together. inner:
+    cost of the place before each word within a subtitle.
     """
 
     rules: SubtitleRules
+    times: SubtitleTimes
     words: list[Word]
+    starts: list[int]
+    stops: list[int]
     speakers: list[str | None]
     turns: list[int]
     blanks: list[float]
@@ -93,7 +97,8 @@ class _Passage:
                 words.append(word)
                 speakers.append(segment.speaker)
         texts = [word.word.strip() for word in words]
-        blanks = [rules.width(" ") if word.word[:1].isspace() else 0.0 for word in words]
+        blank = rules.width(" ")
+        blanks = [blank if word.word[:1].isspace() else 0.0 for word in words]
         edges = [0.0, *itertools.accumulate(b + rules.width(text) for b, text in zip(blanks, texts, strict=True))]
         counts = [*itertools.accumulate(int(blank > 0) for blank in blanks)]
         turns = [*itertools.accumulate((a != b for a, b in itertools.pairwise(speakers)), initial=0)]
@@ -110,56 +115,59 @@ class _Passage:
             breaks.append(0.0 if changes else cost)
             inner.append(_inner_cost(pause, ends or changes))
             begins = ends or changes
-        return cls(rules, words, speakers, turns, blanks, edges, counts, breaks, inner)
+        starts, stops = [round(word.start * 1000) for word in words], [round(word.end * 1000) for word in words]
+        times = SubtitleTimes.of(rules)
+        return cls(rules, times, words, starts, stops, speakers, turns, blanks, edges, counts, breaks, inner)
 
-    def subtitles(self, following: float | None) -> Iterator[Subtitle]:
+    def subtitles(self, following: int | None) -> Iterator[Subtitle]:
         """Return the subtitles with the least cost in all. following: start of the next passage.
 
-        best[end]: least cost of the words before `end`, and the beginning of the last subtitle.
+        best[end], froms[end]: least cost of the words before `end`, and where the last subtitle begins.
         """
         total = len(self.words)
-        best: list[tuple[float, int]] = [(0.0, 0)] + [(math.inf, 0)] * total
+        starts = [*self.starts, NEVER if following is None else following]
+        best, froms = [0.0] + [math.inf] * total, [0] * (total + 1)
         for begin in range(total):
-            inner = 0.0
+            inner = best[begin] + SUBTITLE
             for end in range(begin + 1, total + 1):
                 if end > begin + 1:
                     inner += self.inner[end - 1]
-                if end > begin + 1 and not self._fits(begin, end):
-                    break
-                lines = self._lines(begin, end)
-                if lines is None:
+                    if inner == math.inf or not self._fits(begin, end):
+                        break
+                cost = inner + (self.breaks[end] if end < total else 0.0) + self._timing_cost(begin, end, starts[end])
+                if cost >= best[end]:
                     continue
-                after = self.breaks[end] if end < total else 0.0
-                cost = best[begin][0] + SUBTITLE + inner + after + lines[0] + self._timing_cost(begin, end, following)
-                if cost < best[end][0]:
-                    best[end] = (cost, begin)
+                lines = self._lines(begin, end)
+                if lines is not None and cost + lines[0] < best[end]:
+                    best[end], froms[end] = cost + lines[0], begin
         ends = [total]
-        while best[ends[-1]][1]:
-            ends.append(best[ends[-1]][1])
+        while froms[ends[-1]]:
+            ends.append(froms[ends[-1]])
         for begin, end in itertools.pairwise([0, *reversed(ends)]):
-            yield self._subtitle(begin, end, following)
+            yield self._subtitle(begin, end, starts[end])
 
     def _fits(self, begin: int, end: int) -> bool:
         """True if a subtitle of more than one word is neither too wide, nor too long, nor of more than two speakers."""
         rules = self.rules
-        count = rules.max_line_count or DEFAULT_LINES
+        if rules.max_line_width is None:
+            fits = end - begin <= MOST_WORDS
+        else:
+            fits = self._width(begin, end) <= (rules.max_line_count or DEFAULT_LINES) * (rules.max_line_width + 1)
         return (
-            (rules.max_line_width is None or self._width(begin, end) <= count * (rules.max_line_width + 1))
+            fits
             and (rules.max_words_per_line is None or end - begin <= rules.max_words_per_line)
-            and (
-                rules.max_duration is None
-                or self.words[end - 1].start - self.words[begin].start < rules.max_duration - SHORTEST
-            )
+            and self.starts[end - 1] - self.starts[begin] < self.times.longest - SHORTEST_MS
             and self.turns[end - 1] - self.turns[begin] < 2
         )
 
     def _width(self, begin: int, end: int) -> float:
         return self.edges[end] - self.edges[begin] - self.blanks[begin]
 
-    def _needed(self, begin: int, end: int) -> float:
-        """Return the shortest duration of a subtitle that can be read, in seconds."""
+    def _needed(self, begin: int, end: int) -> int:
+        """Return the shortest duration of a subtitle that can be read, in milliseconds."""
         dashes = 2 * self.rules.width(DASH) if self._has_two(begin, end) else 0.0
-        return self.rules.needed(self._width(begin, end) + dashes, 1 + self.counts[end - 1] - self.counts[begin])
+        words = 1 + self.counts[end - 1] - self.counts[begin]
+        return at_least(self.rules.needed(self._width(begin, end) + dashes, words))
 
     def _has_two(self, begin: int, end: int) -> bool:
         """True if two speakers share a subtitle."""
@@ -211,38 +219,34 @@ class _Passage:
                 best = cost, [index, *rest[1]]
         return best
 
-    def _timing_cost(self, begin: int, end: int, following: float | None) -> float:
+    def _timing_cost(self, begin: int, end: int, following: int) -> float:
         """Return the cost of the rules that a subtitle breaks with the best end that it can have."""
-        rules = self.rules
-        start, stop = self._times(begin, end, following)
-        lasts, needed, cost = (stop - start) / 1000, self._needed(begin, end), 0.0
-        if lasts < needed - SLACK:
-            cost += BROKEN * (1 + (needed > rules.min_duration > lasts + SLACK))
+        times, needed = self.times, self._needed(begin, end)
+        stop, cost = self._end(begin, end, needed, following), 0.0
+        lasts = stop - self.starts[begin]
+        if lasts < needed:
+            cost += BROKEN * (1 + (needed > times.shortest > lasts))
             cost += TOO_SHORT * min(1.0, (1 - lasts / needed) / (1 - SHORTEST_SHARE))
-        if self.words[end - 1].end - stop / 1000 > max(rules.min_gap, SHORTEST) + SLACK:
+        if self.stops[end - 1] - stop > max(times.gap, SHORTEST_MS):
             cost += CUT_SHORT
-        if end < len(self.words):
-            gap = self.words[end].start - stop / 1000
-            if gap < rules.min_gap - SLACK or rules.min_gap + SLACK < gap < rules.close_gaps - SLACK:
-                cost += BROKEN
+        gap = following - stop
+        if gap < times.gap or times.gap < gap < times.close:
+            cost += BROKEN
         return cost
 
-    def _times(self, begin: int, end: int, following: float | None) -> tuple[int, int]:
-        """Return the start and the end of a subtitle, in milliseconds."""
-        if end < len(self.words):
-            following = self.words[end].start
-        first, last = self.words[begin], self.words[end - 1]
-        if following is not None and following < last.end:  # another speaker speaks at the same time
-            following = last.end + self.rules.min_gap
-        start = round(first.start * 1000)
-        return start, _end(start, last.end, self._needed(begin, end), following, self.rules)
+    def _end(self, begin: int, end: int, needed: int, following: int) -> int:
+        """Return the end of a subtitle, in milliseconds. following: start of the next one."""
+        spoken = self.stops[end - 1]
+        if following < spoken:  # another speaker speaks at the same time
+            following = spoken + self.times.gap
+        return self.times.end(self.starts[begin], spoken, needed, following)
 
-    def _subtitle(self, begin: int, end: int, following: float | None) -> Subtitle:
+    def _subtitle(self, begin: int, end: int, following: int) -> Subtitle:
         """Return the words of a subtitle with the line feeds and dashes of its lines."""
         found = self._lines(begin, end)
         lines = [] if found is None else found[1]
         dash = DASH if self._has_two(begin, end) else ""
-        start, stop = self._times(begin, end, following)
+        stop = self._end(begin, end, self._needed(begin, end), following)
         words = []
         for index in range(begin, end):
             text, shown = self.words[index].word, min(self.words[index].end, stop / 1000)
@@ -252,32 +256,13 @@ class _Passage:
                 text = f"{dash}{text.strip()}"
             first = min(self.words[index].start, shown)
             words.append(dataclasses.replace(self.words[index], start=first, end=shown, word=text))
-        return Subtitle(words, None if dash else self.speakers[begin], start, stop)
+        return Subtitle(words, None if dash else self.speakers[begin], self.starts[begin], stop)
 
 
 def _inner_cost(pause: float, unrelated: bool) -> float:
     """Return the cost of a pause within a subtitle. unrelated: True between two sentences or speakers."""
     if pause >= (SENTENCES_APART if unrelated else WORDS_APART):
-        return 2 * BROKEN
+        return math.inf
     if unrelated:
         return SAME_SUBTITLE if pause < PAUSE else UNRELATED
     return SILENT * max(0.0, pause - PAUSE)
-
-
-def _end(start: int, spoken: float, needed: float, following: float | None, rules: SubtitleRules) -> int:
-    """Return the end of a subtitle in milliseconds: as late as its words need and the next subtitle allows.
-
-    start: in milliseconds. spoken: end of its last word. needed: its shortest duration. following: the next start. All
-    in seconds, as the rules.
-    """
-    end = max(round((spoken + rules.linger) * 1000), start + math.ceil(needed * 1000))
-    longest = math.inf if rules.max_duration is None else start + math.floor(rules.max_duration * 1000)
-    latest = math.inf if following is None else math.floor((following - rules.min_gap) * 1000 + 1e-6)
-    if following is not None and end > (following - rules.close_gaps) * 1000:
-        end = int(latest)  # without a gap that would flicker
-    end = int(min(end, latest, longest))
-    if following is not None and end < latest:  # max_duration left a gap that should be closed
-        open_gap = math.floor((following - rules.close_gaps) * 1000)
-        if spoken * 1000 <= open_gap < end and open_gap - start >= needed * 1000:
-            end = open_gap
-    return max(end, start + round(SHORTEST * 1000))
