@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import functools
+import inspect
 import json
 import operator
 import re
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from transept.compat.whisper import Whisper
 from transept.core.config import EngineConfig
 from transept.core.request.limits import Limits
 from transept.core.request.sampling_params import SamplingParams
@@ -66,11 +68,20 @@ FILES = {
     "core": (
         Keywords("LimitKeywords", "Limits", Limits),
         Keywords("EngineKeywords", "an Engine", EngineConfig, without=["model"]),
+    ),
+    "core/request": (
         Keywords(
             "SingleTextKeywords",
             "SamplingParams that a call with one text as its result takes",
             SamplingParams,
             without=WITHOUT_RESULT,
+        ),
+        Keywords(
+            "SamplingKeywords",
+            "SamplingParams",
+            SamplingParams,
+            bases=("SingleTextKeywords",),
+            without=set(declared(SamplingParams)) - {*WITHOUT_RESULT},
         ),
     ),
     "speech": (
@@ -94,13 +105,29 @@ FILES = {
         _with_engine("TextAndEngineKeywords", "a text task", "TextKeywords"),
         _with_engine("TranslationAndEngineKeywords", "a translation", "TranslationKeywords"),
     ),
+    "compat": (
+        Keywords(
+            "FasterWhisperKeywords",
+            "a transcription in faster-whisper's interface",
+            TranscriptionOptions,
+            without=("language", "task", "batch_size"),
+        ),
+        Keywords(
+            "OpenaiWhisperKeywords",
+            "a transcription in openai-whisper's interface, without those in its signature",
+            TranscriptionOptions,
+            without=inspect.signature(Whisper.transcribe).parameters.keys(),
+        ),
+    ),
     "vision": (
         Keywords("ReadingKeywords", "reading images", ReadingOptions, ("SingleTextKeywords",)),
         _with_engine("ReadingAndEngineKeywords", "reading images", "ReadingKeywords"),
     ),
 }
 MADE_OF = {each.kind: each.name for file in FILES.values() for each in file if not each.bases}
-HOMES = {each.name: f"transept.{folder}.option_types" for folder, file in FILES.items() for each in file}
+HOMES = {
+    each.name: f"transept.{folder.replace('/', '.')}.option_types" for folder, file in FILES.items() for each in file
+}
 
 
 def main() -> None:
@@ -121,7 +148,7 @@ def _text(folder: str) -> str:
     for module in sorted({*imports.values()}, key=lambda module: (module not in imports, module)):
         names = ", ".join(sorted(name for name, home in imports.items() if home == module))
         line = f"import {module}" if module in imports else f"from {module} import {names}"
-        if module != f"transept.{folder}.option_types":
+        if module != HOMES[FILES[folder][0].name]:
             groups.get(module.partition(".")[0], groups["standard"]).append(line)
     return HEAD + "\n\n".join("\n".join(group) for group in groups.values() if group) + "\n\n\n" + "\n\n".join(classes)
 

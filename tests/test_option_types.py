@@ -15,6 +15,7 @@ CALLS = """
 import transept
 from transept import Engine, SamplingParams, TextGenerator, Transcriber, Transcript, VadOptions, VisionReader
 from transept.aio import AsyncTextGenerator, AsyncTranscriber
+from transept.compat import faster_whisper, whisper
 
 transcript: Transcript = transept.transcribe(
     "talk.flac", "base", language="de", beam_size=5, temperature=[0.0, 0.4], device="cpu", limits={"max_audio_bytes": 9}
@@ -34,6 +35,9 @@ transcriber.transcribe("talk.flac", device="cpu")  # refused
 transcriber.align("talk.flac", "A text.", task="translate")  # refused
 transcript.to_srt(max_line_width=42)
 transcript.to_vtt(max_line_widths=42)  # refused
+transcript.to_str("srt")
+transcript.to_str("asss")  # refused
+transcript.write("a", "docs")  # refused
 Transcriber("base", vad=True)  # refused
 
 summary = transept.summarize("A text.", "model", num_beams=4, truncate=True, offline=True).text
@@ -47,6 +51,15 @@ transept.read_text("page.png", "model", task="ocr", seed=1)
 VisionReader("model").read("page.png", tasks="ocr")  # refused
 Engine("model", quantization="int8").generate("A text.", SamplingParams(top_k=3))
 Engine("model", quantization="int4")  # refused
+SamplingParams(beam_size=2, max_new_tokens=3, logprobs=1)
+SamplingParams(beams=2)  # refused
+whisper.load_model("base").transcribe("talk.flac", fp16=False, beam_size=5, language="de", sample_len=9)
+whisper.load_model("base").transcribe("talk.flac", task="translat")  # refused
+faster_whisper.WhisperModel("base").transcribe("talk.flac", "de", vad_filter=True, log_prob_threshold=-1.0)
+faster_whisper.WhisperModel("base").transcribe("talk.flac", beam_sise=5)  # refused
+pipeline = faster_whisper.BatchedInferencePipeline(faster_whisper.WhisperModel("base"))
+pipeline.transcribe("talk.flac", batch_size=8, log_progress=True)
+pipeline.transcribe("talk.flac", task="translat")  # refused
 
 
 async def served(transcriber: AsyncTranscriber) -> None:
@@ -108,6 +121,6 @@ def test_the_types_are_those_of_the_declarations() -> None:
     sys.modules["option_types"] = generator  # dataclasses look there
     spec.loader.exec_module(generator)
     files = generator.files()
-    assert len(files) == 5
+    assert len(files) == 7
     for path, text in files.items():
         assert path.read_text() == text, "run `make option-types`"

@@ -92,7 +92,7 @@ def test_a_model_that_is_not_there_is_told_with_the_way_to_get_it(command: Comma
         done = command("transcribe", clip, "--model", name, *options)
         assert done.returncode == 1
         assert reason in done.stderr
-        assert f"`transept models download {name}` gets it" in done.stderr
+        assert f"`transept models download {name}` gets it, with access to the hub" in done.stderr
         assert "Traceback" not in done.stderr
     done = command("summarize", clip, "--model", "tinny.en", "--offline")
     assert "Did you mean 'tiny.en'?" in done.stderr

@@ -323,6 +323,9 @@ def test_files_that_are_not_there(tmp_path):
     missing = tmp_path / "missing.wav"
     with pytest.raises(MediaError, match=re.escape(f'"{missing}" cannot be opened: No such file')):
         load_audio(missing)
+    (tmp_path / "mising.wav").touch()
+    with pytest.raises(MediaError, match=r"No such file or directory\. Did you mean '.*mising\.wav'\?$"):
+        load_audio(missing)
     with pytest.raises(MediaError, match="cannot be opened"):
         load_audio(tmp_path)
     with pytest.raises(MediaError, match="cannot be opened"):

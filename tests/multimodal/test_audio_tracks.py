@@ -82,7 +82,12 @@ def test_recordings_of_one_track():
             load_audio(data, audio_track=1)
 
 
-@pytest.mark.parametrize("track", [-1, True, 1.5, "", "-1", "e", "english please", []])
+def test_a_misspelt_language_is_told_the_nearest():
+    with pytest.raises(ParameterError, match=r"not 'Germann'\. Did you mean \"german\"\?$"):
+        load_audio(CLIP, audio_track="Germann")
+
+
+@pytest.mark.parametrize("track", [-1, True, 1.5, "", "-1", "e", "english please", "zzzz", []])
 def test_what_is_no_track(track):
     with pytest.raises(ParameterError, match="audio_track must be the number of a track, from 0 up, or its language"):
         load_audio(CLIP, audio_track=track)

@@ -101,7 +101,7 @@ def test_what_else_is_given_is_told_what_would_work(file: Path) -> None:
             pdf_pages(given)  # type: ignore[arg-type]
     with file.open() as text, pytest.raises(MediaError, match='open it with "rb"'):
         pdf_pages(text)  # type: ignore[arg-type]
-    with pytest.raises(MediaError, match="cannot be opened: embedded null byte; pass the path of a local file"):
+    with pytest.raises(MediaError, match=r"cannot be opened: embedded null byte$"):
         pdf_pages("a\0b.pdf")
 
 

@@ -7,7 +7,7 @@ import io
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import example, given, settings
@@ -17,6 +17,8 @@ from whisper.utils import get_writer
 from transept.compat.whisper.utils import get_writer as compat_writer
 from transept.errors import ParameterError
 from transept.speech.options import TranscriptionOptions
+from transept.speech.output import writers
+from transept.speech.output.writers import FileFormat, TextFormat
 from transept.speech.segments import Segment, Word
 from transept.speech.transcript import Transcript, TranscriptionInfo
 
@@ -323,6 +325,11 @@ def test_a_layout_of_words_needs_words(tmp_path: Path, layout: dict[str, Any]) -
         one_segment().write(tmp_path / "talk.vtt", **layout)
     assert not list(tmp_path.iterdir())
     one_segment([Word(0.5, 1.0, " Hello", 0.9), Word(1.0, 2.25, " there.", 0.8)]).write(tmp_path / "a.vtt", **layout)
+
+
+def test_type_checkers_know_every_format() -> None:
+    assert get_args(TextFormat) == (*writers.FORMATS,)
+    assert [name for each in get_args(FileFormat) for name in get_args(each)] == [*writers.FORMATS, *writers.BINARY]
 
 
 @pytest.mark.parametrize(

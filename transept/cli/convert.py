@@ -6,16 +6,16 @@ import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from transept.cli.check_subtitles import report
 from transept.cli.commands import COMMANDS
-from transept.cli.file_suggestions import suggest_file
 from transept.cli.flags import add_flag, add_flags
 from transept.cli.result_files import write_whole
 from transept.cli.terminal import escape, escape_name, print_stderr
 from transept.cli.transcribe_options import FORMATS, check_formats, format_of, subtitle_layout
 from transept.errors import ParameterError, PromptError
+from transept.multimodal.missing_files import why_unopened
 from transept.options import Option, declared, declares_options, take_options
 from transept.speech.glossary import glossary_terms
 from transept.speech.options import TranscriptionOptions
@@ -23,6 +23,7 @@ from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.redaction import redacted_kinds
 
 if TYPE_CHECKING:
+    from transept.speech.output.writers import FileFormat, TextFormat
     from transept.speech.transcript import Transcript
 
 STDOUT = "-"
@@ -113,10 +114,10 @@ def convert(arguments: argparse.Namespace) -> int:
 def written(transcript: Transcript, format: str, output: str, layout: Mapping[str, Any]) -> int:
     """Write a transcript to a file, or to standard output. Returns the exit code."""
     if output == STDOUT:
-        print(escape(transcript.to_str(format, **layout)), end="")
+        print(escape(transcript.to_str(cast("TextFormat", format), **layout)), end="")
         return 0
     try:
-        write_whole(Path(output), lambda place: transcript.write(place, format, **layout))
+        write_whole(Path(output), lambda place: transcript.write(place, cast("FileFormat", format), **layout))
     except OSError as error:
         print_stderr(f"transept: cannot write {escape_name(output)}: {error.strerror or error}")
         return 1
@@ -132,8 +133,7 @@ def read_transcript(file: str, format: str | None = None) -> Transcript:
     try:
         return Transcript.read(file, format)
     except OSError as error:
-        near = suggest_file(file) if isinstance(error, FileNotFoundError) else ""
-        raise PromptError(f'cannot read "{file}": {error.strerror}{near}') from None
+        raise PromptError(f'cannot read "{file}": {why_unopened(file, error)}') from None
 
 
 @dataclass(frozen=True)

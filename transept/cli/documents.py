@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, cast
 from transept.cli.chapters import TRANSCRIPTS, ChapterOptions, check_chapters, run_chapters, transcript_text
 from transept.cli.commands import COMMANDS
 from transept.cli.engine_options import add_limit, add_model_options, engine_options
-from transept.cli.file_suggestions import suggest_file
 from transept.cli.flags import add_flag, add_flags
 from transept.cli.parser import in_flags
 from transept.cli.terminal import escape, escape_name, print_stderr
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import PromptError, TranseptError
+from transept.multimodal.missing_files import why_unopened
 from transept.options import declared
 from transept.text.options import (
     LANGUAGES,
@@ -203,8 +203,7 @@ def read_text(file: str) -> str:
     except UnicodeDecodeError as error:
         raise PromptError(f"cannot read it: it is not UTF-8 text ({error})") from None
     except OSError as error:
-        near = suggest_file(file) if isinstance(error, FileNotFoundError) else ""
-        raise PromptError(f"cannot read it: {error.strerror}{near}") from None
+        raise PromptError(f"cannot read it: {why_unopened(file, error)}") from None
 
 
 @dataclass

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transept.cli.file_suggestions import suggest_file
 from transept.cli.terminal import escape_name
 from transept.cli.transcribe_options import FORMATS
 from transept.errors import ParameterError
+from transept.multimodal.missing_files import why_unopened
 from transept.multimodal.suffixes import MEDIA
 
 STDIN = "-"
@@ -163,9 +163,7 @@ def _of_argument(argument: str, kind: Kind, recursive: bool, allow_urls: bool) -
         try:
             os.stat(argument)
         except (OSError, ValueError) as error:
-            near = suggest_file(argument) if isinstance(error, FileNotFoundError) else ""
-            reason = f"{getattr(error, 'strerror', None) or error}{near}"
-            yield Missing(argument, kind.unopened.format(file=argument, reason=reason))
+            yield Missing(argument, kind.unopened.format(file=argument, reason=why_unopened(argument, error)))
         else:
             yield Recording(argument)  # a pipe, a device
 

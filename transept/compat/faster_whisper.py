@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 import numpy as np
 
@@ -31,6 +31,11 @@ from transept.speech.segments import Word
 from transept.speech.stream import SegmentStream
 from transept.speech.transcriber import Transcriber
 from transept.speech.vad.options import VadOptions
+
+if TYPE_CHECKING:
+    from transept.compat.option_types import FasterWhisperKeywords
+
+Task: TypeAlias = Literal["transcribe", "translate"]
 
 logger = logging.getLogger(__name__)
 
@@ -163,7 +168,12 @@ class WhisperModel:
         return len(self.supported_languages) > 1
 
     def transcribe(
-        self, audio: AudioInput, language: str | None = None, task: str = "transcribe", **options: Any
+        self,
+        audio: AudioInput,
+        language: str | None = None,
+        task: Task | None = "transcribe",
+        log_progress: bool = False,
+        **options: Unpack[FasterWhisperKeywords],
     ) -> tuple[Iterator[Segment], TranscriptionInfo]:
         """Return an iterator over the segments, and the info.
 
@@ -171,7 +181,8 @@ class WhisperModel:
         An English-only model ignores language, task and multilingual, with faster-whisper's warnings. Raises
         MediaError, and ParameterError for a bad option.
         """
-        return _transcribe(self.transcriber, audio, DEFAULTS, {"language": language, "task": task, **options})
+        given = {"language": language, "task": task, **options}
+        return _transcribe(self.transcriber, audio, DEFAULTS, given, log_progress)
 
     def detect_language(
         self,
@@ -203,10 +214,11 @@ class BatchedInferencePipeline:
         self,
         audio: AudioInput,
         language: str | None = None,
-        task: str = "transcribe",
+        task: Task | None = "transcribe",
+        log_progress: bool = False,
         *,
         batch_size: int = 8,
-        **options: Any,
+        **options: Unpack[FasterWhisperKeywords],
     ) -> tuple[Iterator[Segment], TranscriptionInfo]:
         """Transcribe in batched mode; see `WhisperModel.transcribe`. batch_size: windows decoded at a time.
 
@@ -217,18 +229,21 @@ class BatchedInferencePipeline:
         transcriber: Transcriber = self.model.transcriber
         if options.get("clip_timestamps") or options.get("vad_filter", options.get("vad")) is False:
             transcriber = ClipTranscriber.from_engine(transcriber.engine)
-        return _transcribe(transcriber, audio, BATCHED_DEFAULTS, given)
+        return _transcribe(transcriber, audio, BATCHED_DEFAULTS, given, log_progress)
 
 
 def _transcribe(
-    transcriber: Transcriber, audio: AudioInput, defaults: Mapping[str, Any], options: Mapping[str, Any]
+    transcriber: Transcriber,
+    audio: AudioInput,
+    defaults: Mapping[str, Any],
+    options: Mapping[str, Any],
+    log_progress: bool,
 ) -> tuple[Iterator[Segment], TranscriptionInfo]:
     own = declared(TranscriptionOptions).values()
     given = by_own_names(options, own)
     if given.get("batched"):
         defaults = {**defaults, "mode": BATCHED}
     given = {**defaults, **given}
-    progress = bool(given.pop("log_progress", False))
     if given.get("task") == "transcribe":
         given["task"] = None  # the default, which does not contradict target_language
     if transcriber.model.is_english_only:
@@ -241,7 +256,7 @@ def _transcribe(
     with errors_as_given(options, own):
         if vad_options is not None and (given.get("vad") or given["mode"] == BATCHED):
             given["vad_options"] = _vad_options(vad_options)
-        stream = transcriber.stream(audio, progress=progress, **given)
+        stream = transcriber.stream(audio, progress=bool(log_progress), **given)
         found = stream.info
     info = TranscriptionInfo(
         language=found.language,

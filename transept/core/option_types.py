@@ -6,8 +6,7 @@ Generated from the declarations of options by `make option-types`; do not edit.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from typing import Literal, TypedDict
 
 import torch
 
@@ -63,46 +62,3 @@ class EngineKeywords(TypedDict, total=False):
     download_dir: str | os.PathLike[str] | None
     cache_dir: str | os.PathLike[str] | None
     local_files_only: bool
-
-
-class SingleTextKeywords(TypedDict, total=False):
-    """The options of SamplingParams that a call with one text as its result takes."""
-
-    n: int
-    max_tokens: int | None
-    min_tokens: int | None
-    temperature: float | None
-    top_k: int | None
-    top_p: float | None
-    min_p: float | None
-    num_beams: int | None
-    num_return_sequences: int | None
-    length_penalty: float | None
-    early_stopping: bool | Literal["never"] | None
-    patience: float
-    repetition_penalty: float | None
-    presence_penalty: float
-    frequency_penalty: float
-    no_repeat_ngram_size: int | None
-    encoder_no_repeat_ngram_size: int | None
-    logit_bias: Mapping[int, float] | Sequence[tuple[int, float]]
-    allowed_token_ids: Sequence[int] | None
-    suppress_tokens: Sequence[int] | None
-    begin_suppress_tokens: Sequence[int] | None
-    bad_words_ids: Sequence[Sequence[int]] | None
-    bad_words: str | Sequence[str]
-    forced_bos_token_id: int | None
-    forced_eos_token_id: int | Sequence[int] | None
-    logits_processors: Sequence[Callable[[Any, Sequence[Any]], Any]]
-    stop: str | Sequence[str]
-    stop_token_ids: Sequence[int]
-    eos_token_ids: Sequence[int] | None
-    ignore_eos: bool
-    seed: int | None
-    detokenize: bool
-    skip_special_tokens: bool
-    max_new_tokens: int | None
-    max_completion_tokens: int | None
-    min_new_tokens: int | None
-    beam_size: int | None
-    stop_strings: str | Sequence[str]

@@ -21,9 +21,10 @@ from transept.errors import MediaError
 from transept.multimodal.audio_file import READABLE, decode_file
 from transept.multimodal.audio_limits import MAX_BYTES, MAX_DECODED_BYTES, MAX_SECONDS, MAX_STREAM_BYTES
 from transept.multimodal.audio_tracks import checked_track, only_track
-from transept.multimodal.audio_url import AudioUrl
+from transept.multimodal.audio_url import AudioUrl, is_url
 from transept.multimodal.channels import EACH, HIGHEST_PEAK, MIX, Intake, joined, one_channel, soxr_blocks
 from transept.multimodal.media import decode_media
+from transept.multimodal.missing_files import why_unopened
 from transept.multimodal.sounds import sounds_at
 from transept.multimodal.waveforms import EXPECTED, SupportsArray, Waveform, channels_of, is_array
 
@@ -233,8 +234,8 @@ def _open(path: str | os.PathLike[str], name: str) -> BinaryIO:
     try:
         return open(path, "rb")
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
-        reason = getattr(error, "strerror", None) or error
-        raise MediaError(f"{name} cannot be opened: {reason}. Pass the path of a local file") from None
+        advice = ". Pass the path of a local file" if is_url(os.fsdecode(path)) else ""
+        raise MediaError(f"{name} cannot be opened: {why_unopened(path, error)}{advice}") from None
 
 
 def _checked(waveforms: list[Waveform], name: str) -> list[Waveform]:

@@ -10,6 +10,7 @@ from numbers import Integral
 from typing import Any
 
 from transept.errors import MediaError, ParameterError
+from transept.option_names import near_value
 
 # ISO 639-1 -> 639-2, whose codes containers write. Where 639-2 has two codes, the older (bibliographic) is second.
 CODES = """
@@ -58,6 +59,7 @@ def _alike() -> dict[str, str]:
 
 
 ALIKE = _alike()
+LONGEST_CODE = 3  # letters
 
 
 def checked_track(track: Any) -> int | str | None:
@@ -67,11 +69,12 @@ def checked_track(track: Any) -> int | str | None:
     text = "" if isinstance(track, bool) or not isinstance(track, str | Integral) else str(track).strip().lower()
     if re.fullmatch(r"[0-9]{1,5}", text):
         return int(text)
-    if re.fullmatch(r"[a-z]{2,8}([-_][a-z0-9]{1,8})*", text) or _as_name(text) in ALIKE:
+    if re.fullmatch(r"[a-z]{2,3}([-_][a-z0-9]{1,8})*", text) or _as_name(text) in ALIKE:  # any code of ISO 639
         return text
+    near = near_value(_as_name(text), (name for name in ALIKE if len(name) > LONGEST_CODE))
     raise ParameterError(
         "{audio_track} must be the number of a track, from 0 up, or its language such as eng or English, not "
-        "{audio_track!}",
+        f"{{audio_track!}}{near}",
         param="audio_track",
         value=track,
     )

@@ -22,6 +22,7 @@ from transept.errors import MediaError, MediaTooLargeError, message_of, require_
 from transept.multimodal.audio_limits import limit
 from transept.multimodal.audio_url import is_url
 from transept.multimodal.image_bytes import EncodedImage
+from transept.multimodal.missing_files import why_unopened
 from transept.options import take_options
 
 Pixels = npt.NDArray[np.uint8]  # RGB [height, width, 3]
@@ -178,8 +179,7 @@ def read_source(source: Any, noun: str, accepted: str, limits: ImageLimits) -> t
     except MediaError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
-        reason = getattr(error, "strerror", None) or error
-        raise MediaError(f"{name} cannot be opened: {reason}; pass the path of a local file") from None
+        raise MediaError(f"{name} cannot be opened: {why_unopened(source, error)}") from None
 
 
 def _read_file(file: BinaryIO, name: str, limits: ImageLimits) -> bytes:

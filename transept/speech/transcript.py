@@ -24,7 +24,7 @@ from transept.speech.glossary import corrected, glossary_terms
 from transept.speech.options import TranscriptionOptions
 from transept.speech.output.broken_rules import BrokenRule, rules_broken
 from transept.speech.output.subtitles import SubtitleLayout
-from transept.speech.output.writers import format_transcript, write_transcript
+from transept.speech.output.writers import FileFormat, TextFormat, format_transcript, write_transcript
 from transept.speech.paragraphs import Paragraph, Passage, paragraphs
 from transept.speech.reading import read_transcript
 from transept.speech.redaction import NAMES, FindNames, redacted, redacted_kinds
@@ -271,7 +271,7 @@ class Transcript:
             "reason": self.reason,
         }
 
-    def to_str(self, format: str, **layout: Unpack[SubtitleKeywords]) -> str:
+    def to_str(self, format: TextFormat, **layout: Unpack[SubtitleKeywords]) -> str:
         """Return what `write` writes: the transcript as txt, srt, vtt, tsv, json, lrc, csv, ass, ttml or html.
 
         Raises ParameterError as `write`.
@@ -286,7 +286,9 @@ class Transcript:
         """Return the transcript as WebVTT subtitles. layout, errors: see `write`."""
         return self.to_str("vtt", **layout)
 
-    def write(self, file: str | Path | IO[Any], format: str | None = None, **layout: Unpack[SubtitleKeywords]) -> None:
+    def write(
+        self, file: str | Path | IO[Any], format: FileFormat | None = None, **layout: Unpack[SubtitleKeywords]
+    ) -> None:
         """Write the transcript in one of openai-whisper's formats, txt, srt, vtt, tsv or json, or in another one.
 
         The others are lrc, csv, ass (karaoke), ttml (IMSC), html (a page of paragraphs), and docx, which needs

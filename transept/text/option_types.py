@@ -5,7 +5,8 @@ Generated from the declarations of options by `make option-types`; do not edit.
 
 from __future__ import annotations
 
-from transept.core.option_types import EngineKeywords, SingleTextKeywords
+from transept.core.option_types import EngineKeywords
+from transept.core.request.option_types import SingleTextKeywords
 
 
 class TextKeywords(SingleTextKeywords, total=False):

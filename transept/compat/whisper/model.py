@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from transept.compat.transcribers import CompatTranscriber
 from transept.compat.whisper.decoding import (
@@ -38,6 +38,19 @@ from transept.speech.transcriber import Transcriber
 
 if TYPE_CHECKING:
     import torch
+
+    from transept.compat.option_types import OpenaiWhisperKeywords
+
+    class DecodeKeywords(OpenaiWhisperKeywords, total=False):
+        """Options of DecodingOptions and of openai-whisper's command, and aliases of those in the signature."""
+
+        fp16: bool
+        prompt: str | Sequence[int] | None
+        sample_len: int | None
+        temperature_increment_on_fallback: float | None
+        condition_on_prev_tokens: bool
+        log_prob_threshold: float | None
+
 
 CONTROLS_AFTER_LANGUAGES = 5  # between the languages and <|notimestamps|>
 WITHOUT_EFFECT = {"fp16", "prompt"}  # dtype is the model's; transcribe() makes the prompts
@@ -139,7 +152,7 @@ class Whisper:
         append_punctuations: str = APPEND_PUNCTUATIONS,
         clip_timestamps: str | Sequence[float] = "0",
         hallucination_silence_threshold: float | None = None,
-        **decode_options: Any,
+        **decode_options: Unpack[DecodeKeywords],
     ) -> dict[str, Any]:
         """Return the text, the segments and the language of a recording, as openai-whisper's dict.
 
@@ -151,7 +164,7 @@ class Whisper:
         """
         given: dict[str, Any] = {name: value for name, value in decode_options.items() if name not in WITHOUT_EFFECT}
         for name in WITHOUT_EFFECT & decode_options.keys():
-            declared(DecodingOptions)[name].taken(decode_options[name])  # raises for a wrong value
+            declared(DecodingOptions)[name].taken(dict(decode_options)[name])  # raises for a wrong value
         if (increment := given.pop("temperature_increment_on_fallback", None)) is not None:
             first = 0.0 if temperature is FALLBACK_TEMPERATURES else temperature
             temperature = rising_temperatures(first, increment)

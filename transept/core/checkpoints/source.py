@@ -122,13 +122,12 @@ def _named(name: str, model_dir: Path | None, offline: bool, plugins: Plugins | 
     place = "the hub's cache" if model_dir is None else f'"{model_dir}"'
     has = f"no copy in {place}" if copy is None else f"an incomplete copy in {place} ({copy})"
     into = "" if model_dir is None else f" --model-dir {shlex.quote(str(model_dir))}"
-    unknown = (
-        "" if "/" in repository else f" `transept models` lists the known short names; {name!r} is not one of them."
-    )
+    unknown = f"`transept models` lists the known short names; {name!r} is not one of them. If the hub has it, "
+    download = f"`transept models download {shlex.quote(name)}{into}` gets it"
     raise CheckpointError(
-        f"{what}: no such directory, {has}, and {reason}.{unknown} With access to the hub, `transept models "
-        f'download {shlex.quote(name)}{into}` gets it. Without it, use a directory, or "{PACKAGE}NAME/folder" '
-        "for weights in an installed Python package"
+        f"{what}: no such directory, {has}, and {reason}. {'' if '/' in repository else unknown}{download}, with "
+        f'access to the hub. Without it, use a directory, or "{PACKAGE}NAME/folder" for weights in an installed Python '
+        "package"
     )
 
 

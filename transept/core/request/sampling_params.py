@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
 from transept.core.request import sampling_values as values
 from transept.core.request.prompt_probe import PromptProbe
@@ -26,6 +26,9 @@ from transept.options import (
     refusal,
     take_options,
 )
+
+if TYPE_CHECKING:
+    from transept.core.request.option_types import SamplingKeywords
 
 _integer = partial(Option, le=MAX_INTEGER)
 _count = partial(_integer, metavar="N")
@@ -241,6 +244,11 @@ class SamplingParams:
         bool, Option("decode the tokens to text", "Without it every text is empty, and stop strings are not possible.")
     ] = True
     skip_special_tokens: Annotated[bool, Option("leave special tokens out of the text")] = True
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **parameters: Unpack[SamplingKeywords]) -> None:
+            """Aliases are parameters as well."""
 
     def __post_init__(self) -> None:
         take_options(self)

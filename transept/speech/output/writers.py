@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal, TypeAlias
 
 from transept.errors import ParameterError, shown, suggest
 from transept.speech.output.advanced_substation import karaoke
@@ -207,7 +207,9 @@ def _json(segments: Sequence[Segment], language: str, layout: SubtitleLayout) ->
     return json.dumps({"text": text, "segments": listed, "language": language})
 
 
-FORMATS: dict[str, Callable[[Sequence[Segment], str, SubtitleLayout], str]] = {
+TextFormat: TypeAlias = Literal["txt", "vtt", "srt", "tsv", "json", "lrc", "csv", "ass", "ttml", "html"]
+FileFormat: TypeAlias = TextFormat | Literal["docx"]
+FORMATS: dict[str, Callable[[Sequence[Segment], str, SubtitleLayout], str]] = {  # of TextFormat
     "txt": _plain_text,
     "vtt": _web_video_text,
     "srt": _subrip,
