@@ -28,6 +28,8 @@ def spoken(text: str, **more: Any) -> Transcript:
         ("Write to anna.b@mail.example.com!", "Write to [email]!"),
         ("It is anna dot smith at mail dot com.", "It is [email]."),
         ("See https://example.com/a?b=1, or docs.example.org.", "See [url], or [url]."),
+        ("我有30个苹果，电话5551234567。", "我有[number]个苹果，电话[phone]。"),  # noqa: RUF001
+        ("见https://example.com/a。写信到anna@mail.cn吧。", "见[url]。写信到[email]吧。"),
         ("Twenty people, e.g. in the U.S.", "Twenty people, e.g. in the U.S."),
     ],
 )
