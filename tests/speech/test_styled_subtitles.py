@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from transept.errors import ParameterError
 from transept.speech.options import TranscriptionOptions
-from transept.speech.output.break_costs import held_together
 from transept.speech.output.broken_rules import broken_rules
-from transept.speech.output.function_words import language_of
 from transept.speech.output.styles import STYLES, SubtitleRules, rules_of_style
 from transept.speech.output.subtitles import Cue, SubtitleLayout, make_cues
 from transept.speech.segments import Segment, Word
@@ -172,32 +170,6 @@ def test_unrelated_sentences_do_not_share_a_subtitle_across_a_pause() -> None:
     assert shown(spoken("If this is correct, (4) press one."), style="youtube") == ["If this is correct,", "press one."]
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "language"),
-    [
-        ("the", "house", "en"),
-        ("Mr.", "Dashwood", "en"),
-        ("J.", "Smith", "en"),
-        ("10", "000", "en"),
-        ("5", "million", "en"),
-        ("twenty", "five", "en"),
-        ("8", "kg", "en"),
-        ("die", "Häuser", "de"),
-        ("les", "hommes", "fr"),
-        ("カリ", "フォルニア", "ja"),
-        ("Katarzyna", "Nowak", "pl"),
-    ],
-)
-def test_words_that_belong_together(before: str, after: str, language: str) -> None:
-    assert held_together(before, after, language, begins_sentence=False)
-    assert not held_together(f"{before},", after, language, begins_sentence=False) or before.endswith(".")
-
-
-def test_words_that_may_be_parted() -> None:
-    for before, after in (("house", "the"), ("London", "and"), ("Then", "I"), ("Well", "Done"), ("in", "1984")):
-        assert not held_together(before, after, "en", begins_sentence=before == "Well"), (before, after)
-
-
 def test_short_turns_of_two_speakers_share_a_subtitle_with_dashes() -> None:
     asked = spoken("Coming?", each=0.4, speaker="Ann")
     answered = spoken("In a minute.", begin=1.5, each=0.2, speaker="Ben")
@@ -206,6 +178,27 @@ def test_short_turns_of_two_speakers_share_a_subtitle_with_dashes() -> None:
     assert [line for line in it.to_srt(style="netflix").split("\n") if line[-1:].isalpha() or "." in line] == ["No."]
     assert "<v Ben>No." in it.to_vtt(style="netflix")
     assert "Default,Ben,0,0,0,,{\\k30}No." in it.to_str("ass", style="netflix")
+
+
+def test_subtitles_of_simultaneous_speech_are_in_order_and_reported() -> None:
+    long = spoken("I said that I would come as soon as I had the time to come.", begin=1.0, speaker="Ann")
+    both = [long, spoken("You never said that to me at all.", begin=3.0, speaker="Ben")]
+    cues = list(make_cues(both, SubtitleLayout(style="netflix", max_line_width=20), "en", named=False))
+    assert [cue.start for cue in cues] == sorted(cue.start for cue in cues)
+    assert {cue.speaker for cue in cues} == {"Ann", "Ben"}
+    broken = transcript(*both).broken_rules(style="netflix", max_line_width=20)
+    assert {each.rule for each in broken} == {"min_gap"}
+
+
+def test_highlighted_words_keep_the_times_of_their_subtitle() -> None:
+    said = [spoken("Please wait (0.3) for it.", begin=1.0), spoken("Now.", begin=5)]
+    whole = list(make_cues(said, SubtitleLayout(style="netflix"), "en"))
+    parts = list(make_cues(said, SubtitleLayout(style="netflix", highlight_words=True), "en"))
+    assert all(before.end <= after.start for before, after in itertools.pairwise(parts))
+    for cue in whole:
+        own = [each for each in parts if cue.start <= each.start < cue.end]
+        assert (own[0].start, own[-1].end) == (cue.start, cue.end)
+        assert {re.sub("</?u>", "", each.text) for each in own} == {cue.text}
 
 
 def test_ends_linger_and_keep_the_gap() -> None:
@@ -250,15 +243,6 @@ def test_languages_without_spaces_count_full_width_characters() -> None:
     assert [rules_of_style("netflix", each).max_line_width for each in ("en", "ja", "zh", "th")] == [42, 13, 16, 35]
 
 
-def test_the_language_of_a_text() -> None:
-    english = ["It is the best of times, and it was the worst of times."]
-    german = ["Es war die beste der Zeiten, und es war die schlechteste der Zeiten."]
-    assert [language_of(english, each) for each in ("en", "de", "ja", "")] == ["en"] * 4
-    assert [language_of(german, each) for each in ("en", "de", "")] == ["de"] * 3
-    assert language_of(["Ala ma kota, a kot ma na imię Mruczek i to wszystko."], "pl") == "pl"
-    assert [language_of(["我们今天去北京"], each) for each in ("", "yue")] == ["zh", "yue"]
-
-
 def test_rules_by_themselves_keep_the_segments() -> None:
     said = [spoken("One two."), spoken("Three.", begin=1.7), spoken("Four.", begin=5)]
     cues = list(make_cues(said, SubtitleLayout(min_gap=0.2), "en"))
@@ -268,26 +252,6 @@ def test_rules_by_themselves_keep_the_segments() -> None:
         (5000, 5300, "Four."),
     ]
     assert [cue.end for cue in make_cues(said, SubtitleLayout(min_duration=0.5), "en")] == [1600, 2200, 5500]
-
-
-def test_the_report_names_each_rule() -> None:
-    cues = [
-        Cue(0, 1000, "This is far too much to read in just one second, the"),
-        Cue(1000, 1100, "house\non\nfire"),
-        Cue(1300, 9000, "Nothing."),
-    ]
-    broken = [(each.number, each.rule, str(each)) for each in broken_rules(cues, rules_of_style("netflix", "en"))]
-    assert broken == [
-        (1, "max_line_width", "52 characters in a line, at most 42"),
-        (1, "max_chars_per_second", "52.0 characters a second, at most 20"),
-        (1, "min_gap", "0.000 s before the next, at least 0.083"),
-        (1, "split", 'a line ends between "the" and "house"'),
-        (2, "max_line_count", "3 lines, at most 2"),
-        (2, "max_chars_per_second", "130.0 characters a second, at most 20"),
-        (2, "min_duration", "0.10 s long, at least 0.83"),
-        (2, "close_gaps", "0.200 s before the next, none or at least 0.5"),
-        (3, "max_duration", "7.70 s long, at most 7.00"),
-    ]
 
 
 def test_a_file_of_timed_text_is_read_again() -> None:

@@ -49,7 +49,7 @@ FUNCTION_WORDS = {
         "over past since through throughout to toward towards under until unto up upon with within without",
         conjunctions="and but or nor so yet because although though while when whenever where wherever whereas if "
         "unless that which who whom whose than whether",
-        leading="my your his her its our their this these those some any every each no i you he she it we they "
+        leading="my your his her its our their this these those some any every each such no i you he she it we they "
         "i'm you're he's she's it's we're they're i've we've i'll we'll is are was were am be been being do does did "
         "have has had will would shall should can could may might must not don't doesn't didn't isn't won't can't "
         "very too",

@@ -51,15 +51,20 @@ class Subtitle:
     end: int
 
 
-def lay_out(segments: Sequence[Segment], rules: SubtitleRules) -> Iterator[Subtitle]:
-    """Return the subtitles of segments, whose words must be whole and in order of time, with blanks before them."""
+def lay_out(segments: Sequence[Segment], rules: SubtitleRules) -> list[Subtitle]:
+    """Return the subtitles of segments in order of time. Words must be whole, with blanks before them.
+
+    Subtitles of speakers who speak at the same time overlap, if they do not share one.
+    """
     if rules.max_line_width is None and rules.max_line_count is None:  # nothing calls for words of several segments
         parts = [[segment] for segment in segments]
     else:
         parts = [list(segments)]
     passages = [passage for passage in (_Passage.of(part, rules) for part in parts) if passage.words]
+    found: list[Subtitle] = []
     for passage, following in itertools.zip_longest(passages, passages[1:]):
-        yield from passage.subtitles(None if following is None else following.starts[0])
+        found += passage.subtitles(None if following is None else following.starts[0])
+    return sorted(found, key=lambda subtitle: subtitle.start)
 
 
 @dataclass(frozen=True)
