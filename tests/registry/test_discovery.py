@@ -16,12 +16,12 @@ BROKEN = {
     "transept-misspelt": (
         "misspelt",
         "0.1",
-        'PluginError: unknown hook "register_model"; the hooks are "register_models" and "diarize"',
+        'PluginError: unknown hook "register_model"; the hooks are "register_models", "diarize" and "find_names"',
     ),
     "transept-unmarked": (
         "unmarked",
         "0.1",
-        "PluginError: no hook: define register_models(), or diarize(), and mark it with @hookimpl",
+        "PluginError: no hook: define register_models(), diarize() or find_names(), and mark it with @hookimpl",
     ),
     "transept-raises": (
         "raises",
@@ -90,6 +90,7 @@ def test_broken_plugin_is_reported_in_one_line(listed: dict[str, dict[str, Any]]
         "architectures": [],
         "models": [],
         "diarizes": False,
+        "finds_names": False,
         "error": error,
     }
 
@@ -113,12 +114,24 @@ def test_broken_plugins_stop_no_other(listed: dict[str, dict[str, Any]]) -> None
             {"name": "good", "architectures": ["GoodModel", "GoodForConditionalGeneration"], "requires": {}},
         ],
         "diarizes": False,
+        "finds_names": True,
         "error": None,
     }
     working = {distribution for distribution, plugin in listed.items() if plugin["status"] in ("ok", "conflict")}
     paired = {"transept-pairbart", "transept-pairmbart", "transept-anypair"}
     loads = {"transept", "transept-good", "transept-rival", "transept-namesake", "transept-unresolved"}
     assert working == {*loads, *paired}
+
+
+def test_names_are_found_by_a_plugin(crowded: Environment) -> None:
+    redact = (
+        "from transept import Transcript\n"
+        "given = {'segments': [{'start': 0, 'end': 1, 'text': ' It is Anna.'}], 'language': 'en'}\n"
+        "print(Transcript.from_dict(given).redacted('names').text)"
+    )
+    done = crowded.run(redact)
+    assert done.stdout.endswith("It is [name].\n"), done.stderr
+    assert "finds names" in crowded.cli("plugins", "list").stdout
 
 
 def test_broken_plugins_stop_no_model_that_another_serves(crowded: Environment) -> None:
