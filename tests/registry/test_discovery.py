@@ -150,7 +150,7 @@ def test_unknown_architecture_lists_what_is_known_and_how_to_install_more(crowde
     done = find(crowded, "BlenderbotForConditionalGeneration")
     assert done.returncode == 1
     assert done.stderr.startswith('UnsupportedModelError: no plugin runs "BlenderbotForConditionalGeneration"')
-    assert "good from transept-good 1.2 (GoodModel, GoodForConditionalGeneration)" in done.stderr
+    assert "good from transept-good 1.2 (GoodModel, GoodForConditionalGeneration, finds names)" in done.stderr
     assert "rival from transept-rival 2.0 (WhisperForConditionalGeneration)" in done.stderr
     assert "transept plugins install" in done.stderr
     assert "transept plugins check" in done.stderr
