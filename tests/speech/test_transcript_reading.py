@@ -1,12 +1,16 @@
 """Transcripts of other programs, in JSON and subtitles, and files that are not transcripts."""
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from transept import ParameterError, Segment, Transcript, Word
+from transept.speech.dialects import transcript_dict
 
 SEGMENT = {"id": 0, "start": 0.0, "end": 1.0, "text": " Hello you."}
 WORDS = [{"word": "Hello", "start": 0.0, "end": 0.4}, {"word": "you.", "start": 0.5, "end": 1.0}]
@@ -149,3 +153,21 @@ def test_a_colon_in_a_few_subtitles_names_no_speaker(tmp_path: Path) -> None:
     file.write_bytes(b"\xff\x00")
     with pytest.raises(ParameterError, match="it is not text in UTF-8"):
         Transcript.read(file)
+
+
+KEYS = ("segments", "words", "chunks", "transcription", "result", "info", "language", "text", "word", "start", "end")
+LEAVES = st.none() | st.booleans() | st.floats() | st.integers(-2, 5) | st.sampled_from(["", "a", " b.", "你"])
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=6)
+        | st.dictionaries(st.sampled_from([*KEYS, "timestamp", "offsets", "from", "to", "score"]), inner, max_size=5)
+    ),
+    max_leaves=20,
+)
+
+
+@given(VALUES)
+def test_any_json_is_a_transcript_or_an_error_that_says_why(value: Any) -> None:
+    with contextlib.suppress(ParameterError):
+        Transcript.from_dict(transcript_dict(value)).to_str("srt")

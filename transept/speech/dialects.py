@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from transept.errors import ParameterError
+from transept.speech.fields import is_number
 from transept.speech.word_breaks import UNSPACED_SCRIPTS
 
 OF_A_LIST = ("id", "seek", "start", "end", "text")  # first fields of faster-whisper's named tuples
@@ -43,32 +44,30 @@ def transcript_dict(value: Any) -> dict[str, Any]:
 def _listed_elsewhere(found: dict[str, Any]) -> list[Any]:
     """Return the segments of whisper.cpp, of transformers' pipeline, or of OpenAI's words alone."""
     if isinstance(chunks := found.get("chunks"), list):
-        return [
-            {
-                "start": each["timestamp"][0],
-                "end": each["timestamp"][1] or each["timestamp"][0],
-                "text": each.get("text"),
-            }
-            if isinstance(each, Mapping) and isinstance(each.get("timestamp"), list) and len(each["timestamp"]) == 2
-            else each
-            for each in chunks
-        ]
+        return [_of_chunk(each) for each in chunks]
     if isinstance(listed := found.get("transcription"), list):
-        if isinstance(result := found.get("result"), Mapping):
-            found.setdefault("language", result.get("language"))
-        return [
-            {
-                "start": each["offsets"].get("from", 0) / 1000,
-                "end": each["offsets"].get("to", 0) / 1000,
-                "text": each.get("text"),
-            }
-            if isinstance(each, Mapping) and isinstance(each.get("offsets"), Mapping)
-            else each
-            for each in listed
-        ]
+        found.setdefault("language", _of(found.get("result"), "language"))
+        return [_of_offsets(each) for each in listed]
     if isinstance(words := found.get("words"), list) and words:
         return _sentences(words)
     raise ParameterError(f"it is not a transcript: its JSON is not {FORMS}", param="file")
+
+
+def _of_chunk(chunk: Any) -> Any:
+    """Return a segment of transformers' pipeline, whose end may be unknown."""
+    times = _of(chunk, "timestamp")
+    if not isinstance(times, list) or len(times) != 2:
+        return chunk
+    start, end = times
+    return {"start": start, "end": start if end is None else end, "text": chunk.get("text")}
+
+
+def _of_offsets(segment: Any) -> Any:
+    """Return a segment of whisper.cpp, with times in seconds."""
+    start, end = (_of(_of(segment, "offsets"), name) for name in ("from", "to"))
+    if not (is_number(start) and is_number(end)):
+        return segment
+    return {"start": start / 1000, "end": end / 1000, "text": segment.get("text")}
 
 
 def _object(segment: Any) -> Any:
@@ -76,9 +75,7 @@ def _object(segment: Any) -> Any:
     if not isinstance(segment, list) or len(segment) < len(OF_A_LIST):
         return segment
     found = dict(zip(OF_A_LIST, segment, strict=False))
-    words = [
-        each for each in segment[len(OF_A_LIST) :] if isinstance(each, list) and each and isinstance(each[0], list)
-    ]
+    words = [each for each in segment[len(OF_A_LIST) :] if isinstance(each, list) and each and _are_lists(each)]
     if words:
         found["words"] = [dict(zip(OF_A_WORD, word, strict=False)) for word in words[-1]]
     return found
@@ -99,7 +96,7 @@ def _sentences(words: Sequence[Any]) -> list[Any]:
 
 def _with_words(segments: list[Any], words: Sequence[Any]) -> list[Any]:
     """Give OpenAI's words, which are beside the segments, to the segments by their times."""
-    usable = all(_is_number(_of(each, "start")) for each in (*segments, *words))
+    usable = all(is_number(_of(each, "start")) for each in (*segments, *words))
     if not usable or any(each.get("words") is not None for each in segments):
         return segments
     own: list[list[Any]] = [[] for _ in segments]
@@ -121,7 +118,7 @@ def _with_timed_words(segment: Any) -> Any:
     if not isinstance(words, list) or not all(isinstance(_of(each, "word"), str) for each in words):
         return segment
     start, end, text = segment.get("start"), segment.get("end"), segment.get("text")
-    if not (_is_number(start) and _is_number(end) and isinstance(text, str) and end >= start):
+    if not (is_number(start) and is_number(end) and isinstance(text, str) and end >= start):
         return segment
     timed: list[dict[str, Any]] = []
     place, done = 0, start
@@ -133,11 +130,10 @@ def _with_timed_words(segment: Any) -> Any:
             if spelt[:1].strip() and text[begin:found].isspace():
                 spelt = text[begin:found] + spelt
         times = {}
-        if not _is_number(word.get("start")) or not _is_number(word.get("end")):
-            ahead = next((each["start"] for each in words[index + 1 :] if _is_number(each.get("start"))), end)
-            untimed = next(
-                (n for n, each in enumerate(words[index:]) if _is_number(each.get("start"))), len(words) - index
-            )
+        if not _is_timed(word):
+            rest = words[index:]
+            untimed = next((number for number, each in enumerate(rest) if _is_timed(each)), len(rest))
+            ahead = rest[untimed]["start"] if untimed < len(rest) else end
             times = {"start": done, "end": round(done + max(0.0, ahead - done) / untimed, 3)}
         word = {"probability": word.get("score"), **word, "word": spelt, **times}
         timed.append(word)
@@ -168,5 +164,9 @@ def _of(value: Any, name: str) -> Any:
     return value.get(name) if isinstance(value, Mapping) else None
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _are_lists(values: Sequence[Any]) -> bool:
+    return all(isinstance(each, list) for each in values)
+
+
+def _is_timed(word: Any) -> bool:
+    return is_number(_of(word, "start")) and is_number(_of(word, "end"))

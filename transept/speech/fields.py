@@ -59,7 +59,7 @@ class Fields:
 
     def number(self, name: str, default: float) -> float:
         """Return a finite number."""
-        return float(self._checked(name, default, _is_number, "a number"))
+        return float(self._checked(name, default, is_number, "a number"))
 
     def integer(self, name: str, default: int) -> int:
         """Return an integer of at least 0."""
@@ -118,7 +118,7 @@ def segment_of(fields: Fields, index: int) -> Segment:
         compression_ratio=fields.number("compression_ratio", 0.0),
         no_speech_prob=fields.number("no_speech_prob", 0.0),
         words=[_word(each, start, end) for each in fields.objects("words")] if has_words else None,
-        token_logprobs=fields.items("token_logprobs", _is_number, "a number") if has_logprobs else None,
+        token_logprobs=fields.items("token_logprobs", is_number, "a number") if has_logprobs else None,
         language=fields.text("language", "") or None,
         speaker=fields.text("speaker", "") or None,
     )
@@ -136,12 +136,13 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """True for a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(finite(value))
 
 
 def _is_time(value: Any) -> bool:
-    return _is_number(value) and 0 <= value <= MAX_SECONDS
+    return is_number(value) and 0 <= value <= MAX_SECONDS
 
 
 def _is_index(value: Any) -> bool:

@@ -62,7 +62,9 @@ def corrected(segment: Segment, terms: Terms) -> Segment:
     Words match whole and in any case. A right side in lower case takes the case of the text: capitals at the start, or
     throughout. Unchanged words keep their times; the words of a term share the time of those that they replace.
     """
-    text = _pattern(terms).sub(lambda found: _right(found[0], _table(terms)), segment.text) if terms else segment.text
+    folded = segment.text.casefold()
+    near = tuple(wrong for wrong, first in _first_words(terms) if first in folded)  # most terms are in no segment
+    text = _pattern(near).sub(lambda found: _right(found[0], _table(terms)), segment.text) if near else segment.text
     return segment if text == segment.text else with_text(segment, text)
 
 
@@ -124,10 +126,16 @@ def _table(terms: Terms) -> dict[str, tuple[str, str]]:
 
 
 @lru_cache(maxsize=16)
-def _pattern(terms: Terms) -> re.Pattern[str]:
-    """Return the pattern of all wrong sides, the longest first."""
+def _first_words(terms: Terms) -> tuple[tuple[str, str], ...]:
+    """Return each wrong side with its first word in lower case, the longest side first."""
     longest_first = sorted({wrong for wrong, _ in terms}, key=len, reverse=True)
-    return re.compile("|".join(map(_whole, longest_first)), re.IGNORECASE)
+    return tuple((wrong, wrong.split()[0].casefold()) for wrong in longest_first)
+
+
+@lru_cache(maxsize=256)
+def _pattern(wrong: tuple[str, ...]) -> re.Pattern[str]:
+    """Return the pattern of some wrong sides, of which the first one that fits counts."""
+    return re.compile("|".join(map(_whole, wrong)), re.IGNORECASE)
 
 
 def _whole(wrong: str) -> str:

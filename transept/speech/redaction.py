@@ -19,23 +19,26 @@ FindNames = Callable[[str, str], Iterable[tuple[int, int]]]  # text, language ->
 
 NAMES = "names"
 URL_END = r"[!#-;=?-~]*[#$%&*+/\-0-9=@A-Za-z~]"  # ASCII without quotes and angle brackets; not a mark at the end
+SPOKEN = r"\w{1,64}"  # a part of an address
 TOP_LEVELS = "com|org|net|edu|gov|info|io|dev|app|eu|uk|de|fr|es|it|nl|at|ch"
 LETTER = "A-Za-z\u00c0-\u024f"  # of scripts with blanks: in others a number stands between words without blanks
 PATTERNS = {  # kind -> its pattern; an earlier kind takes what a later one would also find
     "emails": re.compile(
-        rf"[{LETTER}\d_.+%-]+@[{LETTER}\d-]+(?:\.[{LETTER}\d-]+)+"
-        r"|\b\w+(?: dot \w+)* at \w+(?: dot \w+)+",  # as it is dictated in English
+        rf"(?<![{LETTER}\d_.+%-])[{LETTER}\d_.+%-]+@[{LETTER}\d-]+(?:\.[{LETTER}\d-]+)+"
+        rf"|\b{SPOKEN}(?: dot {SPOKEN}){{0,5}} at {SPOKEN}(?: dot {SPOKEN}){{1,5}}",  # as it is dictated in English
         re.IGNORECASE,
     ),
     "urls": re.compile(
         rf"(?:https?://|www\.){URL_END}"
-        rf"|(?<![{LETTER}\d])(?:[a-z0-9-]+\.)+(?:{TOP_LEVELS})(?![{LETTER}\d])(?:/{URL_END})?",
+        rf"|(?<![{LETTER}\d.-])(?:[a-z0-9-]+\.)+(?:{TOP_LEVELS})(?![{LETTER}\d])(?:/{URL_END})?",
         re.IGNORECASE,
     ),
     "phones": re.compile(
         rf"(?<![{LETTER}\d])(?!\d{{1,2}}[/.-]\d{{1,2}}[/.-]\d{{4}})\+?\(?\d(?:[ ().\-/]{{0,3}}\d){{6,}}(?![{LETTER}\d])"
     ),
-    "numbers": re.compile(rf"[+#]?[{LETTER}]*\d[{LETTER}\d]*(?:[ .,:/\-][{LETTER}]*\d[{LETTER}\d]*)*%?"),
+    "numbers": re.compile(
+        rf"(?<![{LETTER}\d])[+#]?[{LETTER}]*\d[{LETTER}\d]*(?:[ .,:/\-][{LETTER}]*\d[{LETTER}\d]*)*%?"
+    ),
 }
 KINDS = (NAMES, *PATTERNS)
 WORDS = {kind: f"[{kind.removesuffix('s')}]" for kind in KINDS}
