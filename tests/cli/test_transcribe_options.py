@@ -39,7 +39,7 @@ def test_names_that_the_command_lists_by_itself_are_the_librarys() -> None:
     assert declared(TranscriptionOptions)["channel"].choices == channels.CHANNELS
     assert declared(TranscriptionOptions)["mode"].choices == options.MODES
     assert declared(TranscriptionOptions)["task"].choices == options.TASKS
-    assert set(writers.FORMATS) == set(FORMATS)
+    assert {*writers.FORMATS, *writers.BINARY} == {*FORMATS}
     assert writers.SUBTITLES == SUBTITLES
 
 
