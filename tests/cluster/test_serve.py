@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,26 +25,38 @@ KEY = "correct-horse"
 SERVERS = [pytest.param("one_model", marks=pytest.mark.slow), "three_models"]
 
 
-@pytest.fixture(scope="module")
-def one_model(tiny_en_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
-    arguments = [f"tiny.en={tiny_en_dir}", "--ray", "--replicas", "2"]
-    process = ServeProcess(tmp_path_factory.mktemp("one"), *arguments)
-    assert process.url, process.log.read_text()
-    yield process
-    process.stop()
+class Servers:
+    """Servers by name, started when a test first asks, and again once a test has ended them."""
+
+    def __init__(self, folder: Path, arguments: dict[str, list[Any]]) -> None:
+        self.folder, self.arguments = folder, arguments
+        self.running: dict[str, ServeProcess] = {}
+
+    def __getitem__(self, name: str) -> ServeProcess:
+        if name not in self.running or self.running[name].process.poll() is not None:
+            folder = Path(tempfile.mkdtemp(dir=self.folder))
+            self.running[name] = ServeProcess(folder, *self.arguments[name], "--ray")
+            assert self.running[name].url, self.running[name].log.read_text()
+        return self.running[name]
 
 
 @pytest.fixture(scope="module")
-def three_models(
+def servers(
     tiny_en_dir: Path, bart_dir: Path, t5_dir: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ServeProcess]:
-    models = [f"{name}={path}" for name, path in (("tiny.en", tiny_en_dir), ("bart", bart_dir), ("t5", t5_dir))]
-    folder = tmp_path_factory.mktemp("three")
+) -> Iterator[Servers]:
+    folder = tmp_path_factory.mktemp("servers")
     (folder / "keys").write_text(KEY)
-    process = ServeProcess(folder, *models, "--ray", "--api-key-file", folder / "keys", "--max-upload-mb", "1")
-    assert process.url, process.log.read_text()
-    yield process
-    process.stop()
+    models = [f"{name}={path}" for name, path in (("tiny.en", tiny_en_dir), ("bart", bart_dir), ("t5", t5_dir))]
+    options = ["--api-key-file", folder / "keys", "--max-upload-mb", "1"]
+    started = Servers(folder, {"one_model": [models[0], "--replicas", "2"], "three_models": [*models, *options]})
+    yield started
+    for server in started.running.values():
+        server.stop()
+
+
+@pytest.fixture
+def three_models(servers: Servers) -> ServeProcess:
+    return servers["three_models"]
 
 
 def client_of(server: ServeProcess, **options: Any) -> openai.OpenAI:
@@ -62,9 +75,9 @@ def texts(tiny_en_dir: Path, recordings: list[Path]) -> list[str]:
 
 @pytest.mark.parametrize("served", SERVERS)
 def test_transcriptions_of_many_clients(
-    served: str, request: pytest.FixtureRequest, recordings: list[Path], texts: list[str]
+    served: str, servers: Servers, recordings: list[Path], texts: list[str]
 ) -> None:
-    server = request.getfixturevalue(served)
+    server = servers[served]
     found: dict[int, str] = {}
 
     def ask(index: int) -> None:
@@ -80,8 +93,8 @@ def test_transcriptions_of_many_clients(
 
 
 @pytest.mark.parametrize("served", SERVERS)
-def test_streams(served: str, request: pytest.FixtureRequest, recordings: list[Path], texts: list[str]) -> None:
-    with client_of(request.getfixturevalue(served)) as client:
+def test_streams(served: str, servers: Servers, recordings: list[Path], texts: list[str]) -> None:
+    with client_of(servers[served]) as client:
         events = list(client.audio.transcriptions.create(model="whisper-1", file=recordings[0], stream=True))
     assert events[-1].type == "transcript.text.done"
     assert events[-1].text == texts[0]
@@ -90,8 +103,8 @@ def test_streams(served: str, request: pytest.FixtureRequest, recordings: list[P
 
 
 @pytest.mark.parametrize("served", SERVERS)
-def test_the_page_and_what_is_about_all_models(served: str, request: pytest.FixtureRequest) -> None:
-    server: ServeProcess = request.getfixturevalue(served)
+def test_the_page_and_what_is_about_all_models(served: str, servers: Servers) -> None:
+    server = servers[served]
     names = ["tiny.en"] if served == "one_model" else ["tiny.en", "bart", "t5"]
     with httpx.Client(base_url=server.url, timeout=PATIENCE, headers={"Authorization": f"Bearer {KEY}"}) as client:
         assert "<title>" in client.get("/").text
@@ -110,8 +123,8 @@ def test_the_page_and_what_is_about_all_models(served: str, request: pytest.Fixt
 
 
 @pytest.mark.parametrize("served", SERVERS)
-def test_rules_of_http_hold_there(served: str, request: pytest.FixtureRequest) -> None:
-    server: ServeProcess = request.getfixturevalue(served)
+def test_rules_of_http_hold_there(served: str, servers: Servers) -> None:
+    server = servers[served]
     with httpx.Client(base_url=server.url, timeout=PATIENCE, headers={"Authorization": f"Bearer {KEY}"}) as client:
         for path in ("/health", "/v1/models", "/v1/models/tiny.en", "/"):
             head = client.head(path)
@@ -225,10 +238,10 @@ def test_errors_have_openais_shape(three_models: ServeProcess, recordings: list[
 
 @pytest.mark.parametrize("served", SERVERS)
 def test_the_first_signal_lets_requests_finish(
-    served: str, request: pytest.FixtureRequest, recordings: list[Path], texts: list[str]
+    served: str, servers: Servers, recordings: list[Path], texts: list[str]
 ) -> None:
-    """The last test of these servers."""
-    server = request.getfixturevalue(served)
+    """Ends a server, which the next test starts again."""
+    server = servers[served]
     with client_of(server, max_retries=0) as client:
         stream = client.audio.transcriptions.create(model="tiny.en", file=recordings[0], stream=True)
         server.send(signal.SIGTERM)
