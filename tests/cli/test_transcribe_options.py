@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,7 @@ def test_what_is_not_given_is_left_to_the_defaults() -> None:
             {"suppress_blank": True, "word_timestamps": True, "vad": True},
         ),
         ("--initial_prompt True --hotwords False", {"initial_prompt": "True", "hotwords": "False"}),
+        ("--keywords Ada,Grace --keyword_boost 3", {"keywords": "Ada,Grace", "keyword_boost": 3.0}),
         ("--patience 1.5", {"patience": 1.5}),
         ("--chunk_length 10 --suppress_numerals True", {"chunk_length": 10.0, "suppress_numerals": True}),
         (r"--suppress-regex [0-9]+", {"suppress_regex": "[0-9]+"}),
@@ -159,11 +161,38 @@ def test_a_layout_of_subtitles_finds_the_times_of_words(layout: str) -> None:
         ("--batch-size 8 --patience 2", {"max_num_seqs": 40}),
         ("--batch-size 1", {"max_num_seqs": 5}),  # as many as best_of, which a fallback draws
         ("--batch-size 1 --best-of 1", {"max_num_seqs": 1}),
+        ("--batch-size 8 --keywords Ada", {"max_num_seqs": 32}),  # beams that follow keywords
+        ("--batch-size 8 --keywords Ada --beam_size 5", {"max_num_seqs": 40}),
     ],
 )
 def test_arguments_for_the_engine(arguments: str, expected: dict[str, Any]) -> None:
     given = parsed(*arguments.split())
     assert speech_engine(given, transcription_options(given)) == expected
+
+
+def test_a_file_of_keywords_adds_to_those_of_the_command(tmp_path: Path) -> None:
+    file = tmp_path / "keywords.txt"
+    file.write_text("\ufeffAda Lovelace\n\n Norland, the house \t2.5\nDashwood\n", encoding="utf-8")
+    given = transcription_options(parsed("--keywords-file", str(file), "--keywords", "Margaret"))
+    expected = (("Margaret", None), ("Ada Lovelace", None), ("Norland, the house ", 2.5), ("Dashwood", None))
+    assert given["keywords"] == tuple((term.strip(), boost) for term, boost in expected)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "keywords_file: cannot read"),
+        (b"Ada\tloud\n", "'loud' after 'Ada' and a tab is not a number"),
+        (b"\xff\xfe", "it is not UTF-8 text"),
+        (b"Ada\t-1\n", "the boost -1.0 of 'Ada'"),
+    ],
+)
+def test_a_file_that_holds_no_keywords_is_bad_usage(content: bytes | None, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "keywords.txt"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(ParameterError, match=message):
+        transcription_options(parsed("--keywords-file", str(file)))
 
 
 @pytest.mark.parametrize(

@@ -448,6 +448,7 @@ def test_rows_are_handled_as_one_whenever_they_end(sampler):
         *({"repetition_penalty": 1.2}, {"presence_penalty": 0.5}, {"frequency_penalty": 0.5}, {"logit_bias": {4: 1.0}}),
         *({"no_repeat_ngram_size": 2}, {"encoder_no_repeat_ngram_size": 2}, {"bad_words_ids": [[4]]}),
         *({"allowed_token_ids": [4, 5]}, {"suppress_tokens": [4]}, {"begin_suppress_tokens": [4]}),
+        {"keywords": [[4, 5]]},
         *({"forced_bos_token_id": 4}, {"forced_eos_token_id": 4}),
     ],
     ids=str,

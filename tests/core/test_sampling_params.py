@@ -207,6 +207,7 @@ def test_neutral_values_contradict_nothing(options):
         ({"bad_words_ids": [[1], [2, 3]]}, {"bad_words_ids": ((1,), np.array([2, 3]))}),
         ({"forced_eos_token_id": 2}, {"forced_eos_token_id": [2]}),
         ({"bad_words": "a"}, {"bad_words": ["a"]}),
+        ({"keywords": "a, b"}, {"keywords": ["a", "b"]}),
     ],
 )
 def test_equal_parameters_are_equal_and_hash_alike(one, other):
@@ -232,6 +233,8 @@ def test_equal_parameters_are_equal_and_hash_alike(one, other):
         {"encoder_no_repeat_ngram_size": 3},
         {"bad_words_ids": [[1]]},
         {"bad_words": "a"},
+        {"keywords": ["a"]},
+        {"keyword_boost": 2.0},
         {"forced_bos_token_id": 1},
         {"forced_eos_token_id": 1},
         {"repetition_penalty": 1.5},

@@ -108,6 +108,14 @@ def test_hotwords_make_a_name_heard(transcriber: Transcriber, clips, mode: dict)
     assert "Inter Asterisk Exchange" in transcriber.transcribe(recording, hotwords="Inter Asterisk", **mode).text
 
 
+def test_keywords_make_a_name_heard_among_a_thousand(transcriber: Transcriber, clips) -> None:
+    recording = (clips["demo-abouttotry"], RATE)
+    others = [f"Vantis{index}quor" for index in range(1000)]
+    heard = transcriber.transcribe(recording, keywords=["Inter-Asterisk Exchange", *others])
+    assert "Inter-Asterisk Exchange" in heard.text
+    assert heard.options.keywords[0] == ("Inter-Asterisk Exchange", None)
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("word_timestamps", [False, True], ids=["segments", "words"])
 @pytest.mark.parametrize("mode", MODES)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 from transept.cli.flags import add_flags, flag
+from transept.core.request.keywords import SEARCH_WIDTH, keywords
 from transept.errors import ParameterError, shown, suggest
 from transept.options import DeclaredOption, Option, declared, declares_options, take_options
 from transept.speech.glossary import glossary_terms
@@ -39,6 +40,15 @@ class CommandOptions:
     detect_language: Annotated[
         bool, Option("print the language of each file and its probability, and no text", group=SPEECH)
     ] = False
+    keywords_file: Annotated[
+        str | None,
+        Option(
+            "file of keywords: one a line, each with a boost after a tab if it has its own",
+            "Blank lines and lines that begin with # are skipped.",
+            group=SPEECH,
+            metavar="FILE",
+        ),
+    ] = None
     temperature_increment_on_fallback: Annotated[
         float | None,
         Option(
@@ -159,6 +169,9 @@ def transcription_options(arguments: argparse.Namespace) -> dict[str, Any]:
     given = vars(arguments)
     options = {name: given[name] for name in declared(TranscriptionOptions) if name in given}
     command = CommandOptions(**{name: given[name] for name in declared(CommandOptions) if name in given})
+    if command.keywords_file is not None:
+        others = keywords("keywords", options.get("keywords"))
+        options["keywords"] = keywords("keywords", (*others, *_keywords_of(command.keywords_file)))
     if "temperature" in given or "temperature_increment_on_fallback" in given:
         first = options.get("temperature", 0.0)
         increment = command.temperature_increment_on_fallback
@@ -193,10 +206,26 @@ def lines_of(name: str, file: str) -> list[str]:
     return [line for each in lines if (line := each.strip()) and not line.startswith("#")]
 
 
+def _keywords_of(file: str) -> list[tuple[str, float | None]]:
+    """Return the terms of a file with their boosts, None for a term without one. Raises ParameterError."""
+    found: list[tuple[str, float | None]] = []
+    for line in lines_of("keywords_file", file):
+        term, tab, boost = line.partition("\t")
+        try:
+            found.append((term, float(boost) if tab else None))
+        except ValueError:
+            message = f"{{keywords_file}}: {shown(boost)} after {shown(term)} and a tab is not a number; give a boost"
+            raise ParameterError(message, param="keywords_file", value=file) from None
+    return found
+
+
 def speech_engine(arguments: argparse.Namespace, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the engine's max_num_seqs for ``--batch-size`` windows at a time, with all beams or samples of a window.
 
     options: of the transcription. Empty without ``--batch-size``.
     """
     batch_size, checked = getattr(arguments, "batch_size", None), TranscriptionOptions(**options)
-    return {} if batch_size is None else {"max_num_seqs": max(batch_size * checked.num_beams, checked.best_of or 1)}
+    if batch_size is None:
+        return {}
+    width = SEARCH_WIDTH if checked.keywords and checked.num_beams == 1 else checked.num_beams
+    return {"max_num_seqs": max(batch_size * width, checked.best_of or 1)}

@@ -34,6 +34,8 @@ class FasterWhisperKeywords(TypedDict, total=False):
     carry_initial_prompt: bool
     prefix: str | None
     hotwords: str | None
+    keywords: Sequence[tuple[str, float | None]] | Mapping[str, float] | Sequence[str] | str | None
+    keyword_boost: float
     glossary: Sequence[tuple[str, str]] | Mapping[str, str] | pathlib.Path | str | None
     redact: Sequence[str] | str | None
     suppress_blank: bool
@@ -90,6 +92,8 @@ class OpenaiWhisperKeywords(TypedDict, total=False):
     prompt_reset_on_temperature: float
     prefix: str | None
     hotwords: str | None
+    keywords: Sequence[tuple[str, float | None]] | Mapping[str, float] | Sequence[str] | str | None
+    keyword_boost: float
     glossary: Sequence[tuple[str, str]] | Mapping[str, str] | pathlib.Path | str | None
     redact: Sequence[str] | str | None
     suppress_blank: bool

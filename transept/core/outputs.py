@@ -15,7 +15,8 @@ class CompletionOutput:
     """One decoded sequence.
 
     token_ids: new tokens only, including an end-of-sequence token.
-    cumulative_logprob: sum of the drawn tokens' log probabilities (see SamplingParams.logprobs).
+    cumulative_logprob: sum of the drawn tokens' log probabilities (see SamplingParams.logprobs), without boosts.
+    cumulative_boost: sum of the boosts of the keywords that the text contains.
     score: by which a beam search ranks a finished hypothesis (see SamplingParams.length_penalty); else None.
     logprobs: one ``{token id: log probability}`` for each token, if requested.
     finish_reason: ``"stop"`` (end of sequence, stop token or string), ``"length"`` (max_tokens, even if
@@ -31,6 +32,7 @@ class CompletionOutput:
     logprobs: list[dict[int, float]] | None
     finish_reason: str | None
     stop_reason: str | int | None
+    cumulative_boost: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -82,4 +84,5 @@ def _completion(index: int, seq: Sequence, group: SequenceGroup) -> CompletionOu
         logprobs=list(seq.logprobs) if group.sampling_params.logprobs else None,
         finish_reason=seq.status.value if seq.finished else None,
         stop_reason=seq.stop_reason,
+        cumulative_boost=seq.cumulative_boost,
     )

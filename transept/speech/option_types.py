@@ -62,6 +62,8 @@ class AlignmentKeywords(TypedDict, total=False):
     carry_initial_prompt: bool
     prefix: str | None
     hotwords: str | None
+    keywords: Sequence[tuple[str, float | None]] | Mapping[str, float] | Sequence[str] | str | None
+    keyword_boost: float
     suppress_blank: bool
     suppress_tokens: Sequence[int] | str | None
     suppress_numerals: bool

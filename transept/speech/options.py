@@ -7,10 +7,12 @@ as languages and tasks. Imports neither NumPy nor torch.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
 
+from transept.core.request.keywords import DEFAULT_BOOST, KEYWORD_BOOST, keywords
 from transept.errors import ParameterError
 from transept.options import (
     MAX_INTEGER,
@@ -217,8 +219,25 @@ class TranscriptionOptions:
     prefix: Annotated[str | None, speech("text that the first window begins with", metavar="TEXT")] = None
     hotwords: Annotated[
         str | None,
-        speech("words to look out for in every window", "They are a prompt before every window.", metavar="TEXT"),
+        speech(
+            "words to look out for in every window, as a prompt before it",
+            "The prompt has room for some tens of words; for more, or without a prompt, use keywords.",
+            metavar="TEXT",
+        ),
     ] = None
+    keywords: Annotated[
+        tuple[tuple[str, float | None], ...],
+        speech(
+            "terms to prefer where they are spoken, such as names: TERM,TERM,...",
+            "Up to thousands, a list of texts or a mapping of texts to boosts. They need no prompt: they change the "
+            "probabilities of tokens that begin or continue a term.",
+            metavar="TERM,...",
+            default="",
+            parse=keywords,
+            also="Mapping[str, float] | Sequence[str] | str | None",
+        ),
+    ] = ()
+    keyword_boost: Annotated[float, dataclasses.replace(KEYWORD_BOOST, group=DECODING)] = DEFAULT_BOOST
     glossary: Annotated[
         tuple[tuple[str, str], ...],
         speech(

@@ -16,11 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from transept.core.execution.keyword_scores import KeywordScorer
 from transept.core.execution.logits_processors import call_processors
 from transept.core.execution.noise import gumbel, keys_of
 from transept.core.kernels.dispatch import ARGMAX
 from transept.core.kernels.transfer import Download, upload
 from transept.core.request.sampling_params import SamplingParams
+from transept.core.scheduling.keyword_search import follows_keywords
 from transept.core.scheduling.sequence import SampledToken
 from transept.core.scheduling.step import SequenceData
 
@@ -40,7 +42,8 @@ class Chosen(NamedTuple):
     """Tokens chosen for some sequences, and their log probabilities, [rows, samples] each, still on the device.
 
     seq_ids: of the rows. top: the same for the top-k tokens, [rows, logprobs], if requested. forbidden: True if tokens
-    with a log probability of minus infinity may be among the chosen ones.
+    with a log probability of minus infinity may be among the chosen ones. boosts: what keywords added to the log
+    probabilities of the tokens, [rows, samples]; None without keywords.
     """
 
     seq_ids: list[int]
@@ -48,6 +51,7 @@ class Chosen(NamedTuple):
     logprobs: Tensor
     top: tuple[Tensor, Tensor] | None
     forbidden: bool = False
+    boosts: Tensor | None = None
 
 
 class Drawn:
@@ -56,7 +60,10 @@ class Drawn:
     def __init__(self, chosen: Seq[Chosen]) -> None:
         self.chosen = chosen
         self.seq_ids = [seq_id for each in chosen for seq_id in each.seq_ids]
-        self._parts = [(each.tokens, each.logprobs, *(each.top or ())) for each in self.chosen]
+        self._parts = [
+            (each.tokens, each.logprobs, *(() if each.boosts is None else (each.boosts,)), *(each.top or ()))
+            for each in self.chosen
+        ]
         flat = [part for parts in self._parts for part in parts]
         self._download = Download([part.double() if part.is_cuda else part for part in flat])  # exact for token ids
 
@@ -66,12 +73,13 @@ class Drawn:
         drawn: list[list[SampledToken]] = []
         for each, parts in zip(self.chosen, self._parts, strict=True):
             tokens, logprobs, *top = (next(numbers).tolist() for _ in parts)
-            for row, (row_tokens, row_logprobs) in enumerate(zip(tokens, logprobs, strict=True)):
+            boosts = [[0.0] * len(row) for row in tokens] if each.boosts is None else top.pop(0)
+            for row, numbers_of_row in enumerate(zip(tokens, logprobs, boosts, strict=True)):
                 asked = {int(token): value for token, value in zip(*(part[row] for part in top), strict=True)}
                 drawn.append(
                     [
-                        SampledToken(int(token), value, {**asked, int(token): value} if top else None)
-                        for token, value in zip(row_tokens, row_logprobs, strict=True)
+                        SampledToken(int(token), value, {**asked, int(token): value} if top else None, boost)
+                        for token, value, boost in zip(*numbers_of_row, strict=True)
                         if not each.forbidden or value != float("-inf")
                     ]
                 )
@@ -95,6 +103,7 @@ class Sampler:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
+        self._score_keywords = KeywordScorer(device)
         self._index_cache: dict[tuple[int, ...], Tensor] = {}  # token ids -> their tensor
         self._num_cached = 0  # token ids in it, with overhead
         self._kinds: list[Kind] = []  # of the last call's rows; _alike groups the equal ones
@@ -119,10 +128,19 @@ class Sampler:
             self._process(logprobs, params, rows)
             if params.logits_processors:
                 logprobs = logprobs.log_softmax(dim=-1)
-            candidates, values = _top_k(logprobs, min(rows[0].num_samples, logprobs.shape[-1]))
             top = _top_k(logprobs, params.logprobs) if params.logprobs else None
-            return Chosen(seq_ids, candidates, values, top, forbidden=True)
+            number = min(rows[0].num_samples, logprobs.shape[-1])
+            if not params.keywords:
+                return Chosen(seq_ids, *_top_k(logprobs, number), top, forbidden=True)
+            scores = self._score_keywords(params.keywords, [row.data for row in rows])  # type: ignore[arg-type]
+            plain = scores.add_to(logprobs)
+            candidates = logprobs.topk(number, dim=-1).indices
+            scores.restore(logprobs, plain)
+            values = logprobs.gather(-1, candidates)
+            return Chosen(seq_ids, candidates, values, top, forbidden=True, boosts=scores.of(candidates))
         self._process(logits, params, rows)
+        if params.keywords:
+            return self._choose_with_keywords(logits, params, rows, seq_ids)
         argmax = ARGMAX.serving(logits) if params.greedy and not params.logprobs else None
         if argmax is not None:
             return Chosen(seq_ids, *argmax(logits), None)
@@ -130,6 +148,36 @@ class Sampler:
         logprobs = logits.log_softmax(dim=-1)
         top = _top_k(logprobs, params.logprobs) if params.logprobs else None
         return Chosen(seq_ids, drawn, logprobs.gather(-1, drawn), top)
+
+    def _choose_with_keywords(
+        self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow], seq_ids: list[int]
+    ) -> Chosen:
+        """Choose by the logits with the scores of keywords. Log probabilities are those of the logits alone.
+
+        A keyword search gets each row's most likely token, and further ones that keywords make likely.
+        """
+        scores = self._score_keywords(params.keywords, [row.data for row in rows])  # type: ignore[arg-type]
+        argmax = ARGMAX.serving(logits) if params.greedy and not params.logprobs else None
+        if argmax is not None:
+            best, of_best = argmax(logits)
+            total, top = logits.gather(-1, best) - of_best, None
+        else:
+            total = logits.logsumexp(dim=-1, keepdim=True)
+            best = logits.argmax(dim=-1, keepdim=True)
+            top = _top_k(logits - total, params.logprobs) if params.logprobs else None
+        if follows_keywords(params):
+            values, others = scores.candidates(logits, rows[0].num_samples - 1)
+            chosen = torch.cat([best, others], dim=-1)
+            logprobs = logits.gather(-1, chosen) - total
+            logprobs[:, 1:].masked_fill_((others == best) | (values == float("-inf")), float("-inf"))
+            return Chosen(seq_ids, chosen, logprobs, top, forbidden=True, boosts=scores.of(chosen))
+        if params.greedy:
+            chosen = scores.best(logits, best)
+        else:
+            plain = scores.add_to(logits)
+            chosen = _draw(logits, params, rows)
+            scores.restore(logits, plain)
+        return Chosen(seq_ids, chosen, logits.gather(-1, chosen) - total, top, boosts=scores.of(chosen))
 
     def _process(self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> None:
         """Apply penalties, bias, rules that forbid tokens, and rules that force one. In place on [rows, vocabulary]."""

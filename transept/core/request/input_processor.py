@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from transept.core.request.generation_defaults import tokenize_bad_words, within
 from transept.core.request.generation_settings import check_generation_settings
 from transept.core.request.ignored_settings import IgnoredSettings
 from transept.core.request.inputs import PreparedRequest
+from transept.core.request.keywords import REMEMBERED, Keywords, tokenize_keywords
 from transept.core.request.preprocess import InputPreprocessor
 from transept.core.request.prompts import Request
 from transept.core.request.sampling_params import SamplingParams
@@ -35,6 +38,7 @@ class InputProcessor:
 
     def __init__(self, preprocess: InputPreprocessor, ignored_settings: IgnoredSettings, max_num_seqs: int) -> None:
         self.preprocess, self.ignored_settings, self.max_num_seqs = preprocess, ignored_settings, max_num_seqs
+        self._tokenize_keywords = lru_cache(REMEMBERED)(tokenize_keywords)  # all windows of a recording have the same
         self.generation_config = preprocess.view.generation_config
         # The checkpoint's end-of-sequence tokens, for a request's generation config without any.
         eos = getattr(self.generation_config, "eos_token_id", None)
@@ -105,6 +109,9 @@ class InputProcessor:
         if params.stop and tokenizer is None:
             raise refusal(params, "{stop} strings need a tokenizer, which this checkpoint lacks; pass {stop_token_ids}")
         params = tokenize_bad_words(params, tokenizer)
+        if isinstance(params.keywords, Keywords) and params.keywords:
+            terms = self._tokenize_keywords(params.keywords, params.keyword_boost, tokenizer, shape.vocab_size)
+            params = dataclasses.replace(params, keywords=terms)  # type: ignore[arg-type]
         if params.prompt_probe is not None:
             num_heads = shape.num_heads or shape.num_kv_heads
             try:

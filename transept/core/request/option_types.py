@@ -37,6 +37,10 @@ class SingleTextKeywords(TypedDict, total=False):
     begin_suppress_tokens: Sequence[int] | None
     bad_words_ids: Sequence[Sequence[int]] | None
     bad_words: str | Sequence[str]
+    keywords: (
+        Mapping[str, float] | Sequence[str | Sequence[int] | tuple[str | Sequence[int], float | None]] | str | None
+    )
+    keyword_boost: float
     forced_bos_token_id: int | None
     forced_eos_token_id: int | Sequence[int] | None
     logits_processors: Sequence[Callable[[Any, Sequence[Any]], Any]]

@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
 from transept.core.request import sampling_values as values
+from transept.core.request.keywords import DEFAULT_BOOST, KEYWORD_BOOST, KEYWORDS, GivenKeywords
 from transept.core.request.prompt_probe import PromptProbe
 from transept.core.request.sampling_values import LogitsProcessor as LogitsProcessor
 from transept.errors import CapacityError
@@ -37,7 +38,7 @@ _count = partial(_integer, metavar="N")
 KEY_OF_BEAMS = (
     *("repetition_penalty", "presence_penalty", "frequency_penalty", "no_repeat_ngram_size"),
     *("encoder_no_repeat_ngram_size", "logit_bias", "allowed_token_ids", "suppress_tokens", "begin_suppress_tokens"),
-    *("bad_words_ids", "forced_bos_token_id", "logits_processors", "logprobs"),
+    *("bad_words_ids", "forced_bos_token_id", "logits_processors", "logprobs", "keywords"),
 )
 KEY_OF_SAMPLES = ("temperature", "top_k", "top_p", "min_p", *KEY_OF_BEAMS)
 
@@ -192,14 +193,14 @@ class SamplingParams:
             parse=values.texts,
         ),
     ] = ()
+    keywords: Annotated[GivenKeywords, KEYWORDS] = ()
+    keyword_boost: Annotated[float, KEYWORD_BOOST] = DEFAULT_BOOST
     forced_bos_token_id: Annotated[
         int | None, _integer("the first new token after a decoder prompt of one token", ge=0)
     ] = None
     forced_eos_token_id: Annotated[
         int | Sequence[int] | None,
-        Option(
-            "the token, or one of several, that comes last when max_tokens is reached", parse=values.one_or_more_ids
-        ),
+        Option("the last token, or one of several, if max_tokens is reached", parse=values.one_or_more_ids),
     ] = None
     logits_processors: Annotated[
         Sequence[LogitsProcessor],
@@ -227,8 +228,7 @@ class SamplingParams:
         _integer(
             "log probabilities of this many most likely tokens, and of the drawn one, at every position",
             "They are taken after penalties, bias and suppression, before temperature and truncation; a beam search "
-            "takes them before all of these, and adds penalties and bias to the log probabilities, as transformers "
-            "does.",
+            "takes them before all of these, and then adds penalties and bias, as transformers does.",
             ge=1,
         ),
     ] = None
@@ -284,7 +284,7 @@ class SamplingParams:
     def reads_tokens(self) -> bool:
         """True if the choice of a token depends on earlier tokens, and not only on their number."""
         penalized = (self.repetition_penalty or 1.0) != 1.0 or self.presence_penalty or self.frequency_penalty
-        return bool(penalized or self.forbids_runs or self.logits_processors)
+        return bool(penalized or self.forbids_runs or self.logits_processors or self.keywords)
 
     @property
     def forbids_runs(self) -> bool:

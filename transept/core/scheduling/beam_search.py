@@ -18,11 +18,11 @@ End = tuple[SequenceStatus, int | None]  # status and stop_reason of a sequence 
 
 @dataclass(frozen=True)
 class Continuation:
-    """A beam with one more token."""
+    """A beam with one more token. total: sum of its log probabilities and boosts, by which beams are ranked."""
 
     parent: Sequence
     token: SampledToken
-    cumulative_logprob: float
+    total: float
 
 
 class BeamSearch:
@@ -51,11 +51,11 @@ class BeamSearch:
         end: (token id, number of new tokens including it) -> how it ends a sequence, or None.
         """
         continuations = [
-            Continuation(beam, token, beam.cumulative_logprob + token.logprob)
+            Continuation(beam, token, total_of(beam) + token.logprob + token.boost)
             for beam in beams
             for token in sampled[beam.seq_id]
         ]
-        continuations.sort(key=lambda each: each.cumulative_logprob, reverse=True)
+        continuations.sort(key=lambda each: each.total, reverse=True)
         running: list[Continuation] = []
         for rank, continuation in enumerate(continuations[: self.num_candidates]):
             ended = end(continuation.token.token_id, len(continuation.parent.output_token_ids) + 1)
@@ -74,7 +74,7 @@ class BeamSearch:
         return running if running and self._can_improve(running[0]) else []
 
     def _keep(self, hypothesis: Sequence) -> None:
-        hypothesis.score = self._score(hypothesis.cumulative_logprob, len(hypothesis.output_token_ids))
+        hypothesis.score = self._score(total_of(hypothesis), len(hypothesis.output_token_ids))
         self.hypotheses.append(hypothesis)
         self.hypotheses.sort(key=_score_of, reverse=True)
         del self.hypotheses[self.num_hypotheses :]
@@ -88,12 +88,17 @@ class BeamSearch:
         length = len(best.parent.output_token_ids) + 1
         if self.params.early_stopping == "never" and self.length_penalty > 0.0:
             length = self.params.max_tokens or length  # the maximum length gives the best score
-        return self._score(best.cumulative_logprob, length) > _score_of(self.hypotheses[-1])
+        return self._score(best.total, length) > _score_of(self.hypotheses[-1])
 
-    def _score(self, cumulative_logprob: float, num_tokens: int) -> float:
-        """Return the score that ranks hypotheses: ``cumulative_logprob / length**length_penalty``."""
+    def _score(self, total: float, num_tokens: int) -> float:
+        """Return the score that ranks hypotheses: ``total / length**length_penalty``."""
         length: float = (num_tokens + self.num_forced) ** self.length_penalty
-        return cumulative_logprob / length
+        return total / length
+
+
+def total_of(beam: Sequence) -> float:
+    """Return the sum of a beam's log probabilities and of its keywords' boosts."""
+    return beam.cumulative_logprob + beam.cumulative_boost
 
 
 def _score_of(hypothesis: Sequence) -> float:

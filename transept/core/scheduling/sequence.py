@@ -16,11 +16,13 @@ class SampledToken(NamedTuple):
     """A drawn token, as the execution side returns it.
 
     top: log probabilities of the most likely tokens and the drawn one, if the request asks for them.
+    boost: what keywords added to the log probability; negative if a match of a keyword ended incomplete.
     """
 
     token_id: int
     logprob: float
     top: dict[int, float] | None
+    boost: float = 0.0
 
 
 class SequenceStatus(enum.Enum):
@@ -54,6 +56,7 @@ class Sequence:
         self.output_text = ""  # set by StopChecker
         self.growing_text = GrowingText()
         self.cumulative_logprob = 0.0
+        self.cumulative_boost = 0.0  # of keywords
         self.logprobs: list[dict[int, float]] = []  # one dict a token, if the request asks for them
         self.stop_reason: str | int | None = None  # the stop string or token that ended it
         self.score: float | None = None  # of an ended hypothesis of a beam search; set by BeamSearch
@@ -74,6 +77,7 @@ class Sequence:
         """Append a decoded token with its log probability."""
         self.output_token_ids.append(token.token_id)
         self.cumulative_logprob += token.logprob
+        self.cumulative_boost += token.boost
         if token.top is not None:
             self.logprobs.append(token.top)
 
@@ -83,5 +87,5 @@ class Sequence:
         child.sample_index, child.status = sample_index, self.status
         child.output_token_ids, child.logprobs = [*self.output_token_ids], [*self.logprobs]
         child.output_text, child.growing_text = self.output_text, self.growing_text.copy()
-        child.cumulative_logprob = self.cumulative_logprob
+        child.cumulative_logprob, child.cumulative_boost = self.cumulative_logprob, self.cumulative_boost
         return child

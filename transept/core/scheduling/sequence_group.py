@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from transept.core.request.generation_defaults import num_forced_tokens
 from transept.core.request.inputs import PreparedRequest
+from transept.core.request.keywords import SEARCH_WIDTH
 from transept.core.request.prompt_probe import ProbeResult
 from transept.core.scheduling.beam_search import BeamSearch
+from transept.core.scheduling.keyword_search import KeywordSearch, follows_keywords
 from transept.core.scheduling.sequence import Sequence
 from transept.core.scheduling.step import BlockTable, SequenceData, SequenceGroupMetadata
 from transept.errors import TranseptError
@@ -16,20 +18,29 @@ from transept.errors import TranseptError
 class SequenceGroup:
     """One request: its static encoder sequence and its decoder sequences.
 
-    seq_ids: ids for its sequences. arrival: the scheduler serves lower numbers first.
+    seq_ids: ids for its sequences. arrival: the scheduler serves lower numbers first. most_seqs: of a KeywordSearch.
     """
 
-    def __init__(self, request_id: str, request: PreparedRequest, seq_ids: Iterator[int], arrival: int) -> None:
+    def __init__(
+        self,
+        request_id: str,
+        request: PreparedRequest,
+        seq_ids: Iterator[int],
+        arrival: int,
+        most_seqs: int = SEARCH_WIDTH,
+    ) -> None:
         inputs, params = request.inputs, request.sampling_params
         self.request_id = request_id
         self.seqs = [Sequence(next(seq_ids), inputs)]  # the engine core forks samples, and forks and drops beams
         self.encoder_seq = Sequence(next(seq_ids), inputs, from_decoder_prompt=False)
         self.sampling_params = params
         self.arrival = arrival
-        self.beam_search: BeamSearch | None = None
+        self.beam_search: BeamSearch | KeywordSearch | None = None
         if params.beam_search:
             num_forced = num_forced_tokens(inputs.decoder.token_ids, params.forced_bos_token_id)
             self.beam_search = BeamSearch(params, num_forced)
+        elif follows_keywords(params):
+            self.beam_search = KeywordSearch(params, min(SEARCH_WIDTH, most_seqs))
         self.probe_result: ProbeResult | None = None  # set by EngineCore if the request asks for one
         self.error: TranseptError | None = None  # set by EngineCore if the request fails
         self.num_restarts = 0  # set by the scheduler: times it returned to the queue, which voids its steps in flight
@@ -53,7 +64,8 @@ class SequenceGroup:
     @property
     def max_num_seqs(self) -> int:
         """Maximum number of sequences that the group may have."""
-        return max(self.sampling_params.n, self.sampling_params.num_beams or 1, len(self.seqs))
+        width = self.beam_search.width if isinstance(self.beam_search, KeywordSearch) else 1
+        return max(self.sampling_params.n, self.sampling_params.num_beams or 1, width, len(self.seqs))
 
     @property
     def num_samples(self) -> int:

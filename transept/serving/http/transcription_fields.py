@@ -94,7 +94,7 @@ class OwnFields:
         Option("OpenAI's form of vad_options", wanted=A_STRATEGY, parse=_chunking),
     ] = None
     keywords: Annotated[
-        tuple[str, ...], Option("OpenAI's name for hotwords, as a list", parse=partial(_words, ()))
+        tuple[str, ...], Option("terms to prefer where they are spoken, such as names", parse=partial(_words, ()))
     ] = ()
     languages: Annotated[
         tuple[str, ...], Option("OpenAI's name for language", "One at most.", parse=partial(_words, ()))

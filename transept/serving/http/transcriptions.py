@@ -67,7 +67,6 @@ STREAMED = ("json", "verbose_json", "diarized_json", "text")
 # Option -> OpenAI's field for it.
 OPENAI_NAMES = {
     "initial_prompt": "prompt",
-    "hotwords": "keywords",
     "language": "languages",
     "vad_options": "chunking_strategy",
     "word_timestamps": "timestamp_granularities",
@@ -177,7 +176,7 @@ def _openai_options(fields: OwnFields, options: dict[str, Any]) -> dict[str, Any
             )
         found["initial_prompt"] = fields.prompt
     if fields.keywords:
-        found["hotwords"] = ", ".join(fields.keywords)
+        found["keywords"] = fields.keywords
     if fields.languages:
         if len(fields.languages) > 1:
             message = "this server accepts one language, or detects it: send one, or leave languages out"

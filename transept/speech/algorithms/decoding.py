@@ -155,6 +155,8 @@ def _sampling_params(
         suppress_tokens=model.tokenizer.suppressed_tokens(options),
         begin_suppress_tokens=model.tokenizer.blank_tokens if options.suppress_blank else (),
         bad_words_ids=(),
+        keywords=options.keywords,
+        keyword_boost=options.keyword_boost,
         logits_processors=processors,
         logprobs=1 if options.token_logprobs else None,
         prompt_probe=probe,
@@ -186,7 +188,8 @@ def _decoded(
         return tokens[:-1] if tokens and tokens[-1] == model.tokenizer.control.end_of_text else tokens
 
     def score(completion: CompletionOutput) -> float:
-        return completion.cumulative_logprob / divisor(len(new_tokens(completion)), options)
+        total = completion.cumulative_logprob + completion.cumulative_boost
+        return total / divisor(len(new_tokens(completion)), options)
 
     best = max(output.outputs, key=score)
     tokens = new_tokens(best)

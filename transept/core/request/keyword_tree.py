@@ -1,0 +1,128 @@
+"""KeywordTree: a prefix tree over the token ids of keywords, as an Aho-Corasick automaton (Aho and Corasick 1975).
+
+The sampler asks for a sequence's state, which is a function of its last output tokens alone, and for the scores that
+tokens get in that state (shallow fusion with a prefix tree, Zhao et al. 2019). The root allows terms that begin
+anywhere; the start, a second root, also allows those that need the begin of a word.
+
+    root ── Th ── and ── iwe          path    sum of boosts since the root, or since a shorter term on the way
+      └──── Ad ── a                   refund  the part of the path that is taken back if the match breaks; 0 for a term
+    start ─ And ─ ers                 sure    the rest of the path: of a term within the match
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from transept.core.request.keywords import REMEMBERED, Spellings
+
+ROOT, START = 0, 1
+FIRST_SHARE = 0.6  # of a term's boost, for its first token
+
+
+class Transitions(NamedTuple):
+    """The tokens that continue or begin a match in a state.
+
+    scores: what each adds, of at least 0, before the state's refund. refund: subtracted from all tokens, because the
+    match so far ends: the scores of tokens that continue it include its own boosts.
+    """
+
+    token_ids: list[int]
+    scores: list[float]
+    refund: float
+
+
+class KeywordTree:
+    """The automaton of some keywords. States are numbers; their transitions are computed on first use.
+
+    width: no state has more transitions.
+    """
+
+    def __init__(self, spellings: Spellings) -> None:
+        self.openers = spellings.openers
+        self.depth = max((len(each.token_ids) for each in spellings), default=0)
+        self._children: list[dict[int, int]] = [{}, {}]
+        self._boosts: list[float] = [0.0, 0.0]  # of the last token of each state
+        self._is_term: list[bool] = [False, False]
+        for each in spellings:
+            self._add(ROOT if each.begins_anywhere else START, each.token_ids, each.boost)
+        self._link()
+        self._transitions: dict[int, Transitions] = {}
+
+    def state(self, output: Sequence[int]) -> int:
+        """Return the state after these output tokens."""
+        recent = output[max(0, len(output) - self.depth) :]
+        before = output[len(output) - len(recent) - 1] if len(output) > len(recent) else None
+        state = START if before is None or before in self.openers else ROOT
+        for token in recent:
+            state = self._next(state, token)
+        return state
+
+    def refund(self, output: Sequence[int]) -> float:
+        """Return the boosts that are taken back if the match at the end of these output tokens breaks."""
+        return self._refund[self.state(output)]
+
+    def transitions(self, state: int) -> Transitions:
+        """Return the tokens that continue or begin a match in a state, each with its score."""
+        if state not in self._transitions:
+            scores: dict[int, float] = {}
+            suffix = state
+            while True:  # a longer match comes first
+                for token, child in self._children[suffix].items():
+                    scores.setdefault(token, self._path[child] - self._sure[suffix])
+                if suffix == ROOT:
+                    break
+                suffix = self._fail[suffix]
+            self._transitions[state] = Transitions([*scores], [*scores.values()], self._refund[state])
+        return self._transitions[state]
+
+    def _add(self, root: int, token_ids: Sequence[int], boost: float) -> None:
+        node = root
+        for depth, token in enumerate(token_ids):
+            child = self._children[node].get(token)
+            if child is None:
+                child = self._children[node][token] = len(self._children)
+                self._children.append({})
+                self._boosts.append(0.0)
+                self._is_term.append(False)
+            self._boosts[child] = max(self._boosts[child], boost * (FIRST_SHARE if depth == 0 else 1.0))
+            node = child
+        self._is_term[node] = True
+
+    def _link(self) -> None:
+        """Set each state's longest suffix that is also a state, and its sums, in the order of depth."""
+        size = len(self._children)
+        self._fail = [ROOT] * size
+        self._path, self._refund, self._sure = [0.0] * size, [0.0] * size, [0.0] * size
+        ended = [0.0] * size  # boosts of the best term that ends a state as its suffix
+        totals = [0.0] * size  # sum of boosts since the root
+        widths = [len(children) for children in self._children]  # tokens with a score, counted at least once
+        widths[START] += widths[ROOT]
+        waiting = deque([ROOT, START])
+        while waiting:
+            node = waiting.popleft()
+            for token, child in self._children[node].items():
+                self._fail[child] = ROOT if node == ROOT else self._next(self._fail[node], token, within=True)
+                fail = self._fail[child]
+                totals[child] = totals[node] + self._boosts[child]
+                self._path[child] = (0.0 if self._is_term[node] else self._path[node]) + self._boosts[child]
+                ended[child] = max(ended[fail], totals[fail] if self._is_term[fail] else 0.0)
+                if not self._is_term[child]:
+                    self._sure[child] = min(self._path[child], ended[child])
+                    self._refund[child] = self._path[child] - self._sure[child]
+                widths[child] += widths[fail]
+                waiting.append(child)
+        self.width = max(1, *widths)
+
+    def _next(self, state: int, token: int, within: bool = False) -> int:
+        """Return the state after one more token. within: True to stay in the root after an opening mark."""
+        while token not in self._children[state]:
+            if state == ROOT:
+                return START if token in self.openers and not within else ROOT
+            state = self._fail[state]
+        return self._children[state][token]
+
+
+tree_of = lru_cache(REMEMBERED)(KeywordTree)

@@ -1,0 +1,216 @@
+"""Keywords: terms that decoding prefers, as users give them and as token ids. No torch here.
+
+`keywords` parses the option of SamplingParams and TranscriptionOptions. `tokenize_keywords`, which the input processor
+calls, turns the terms into Spellings. The sampler makes a `KeywordTree` of these.
+"""
+
+from __future__ import annotations
+
+import operator
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
+from typing import Any, NamedTuple, TypeAlias
+
+from transept.errors import ParameterError, shown
+from transept.options import LONE_SURROGATE, Option
+
+MAX_KEYWORDS = 10_000
+MAX_KEYWORD_LENGTH = 200  # characters, or token ids
+DEFAULT_BOOST = 4.0
+MAX_BOOST = 100.0  # far above the difference of any two log probabilities that matters
+SEARCH_WIDTH = 4  # beams of a KeywordSearch at most, if max_num_seqs allows them
+REMEMBERED = 32  # different lists of keywords
+UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "MYANMAR", "KHMER")  # scripts without blanks between words
+OPENING_MARKS = ('"', "'", "“", "‘", "(", "[", "{", "«", "¿", "¡", "-", "–", "—", "/", "\n")  # noqa: RUF001  are meant
+Term: TypeAlias = str | tuple[int, ...]
+GivenKeywords: TypeAlias = Mapping[str, float] | Sequence[str | Sequence[int] | tuple[Term, float | None]]
+
+
+class Keywords(tuple[tuple[Term, float | None], ...]):
+    """Checked terms, each with its boost; None: the option keyword_boost."""
+
+    __slots__ = ()
+
+
+class Spelling(NamedTuple):
+    """Token ids that write a term. boost: for each token. begins_anywhere: True unless a word must begin before it.
+
+    A spelling with a leading blank begins a word by itself, so it also begins anywhere.
+    """
+
+    token_ids: tuple[int, ...]
+    boost: float
+    begins_anywhere: bool
+
+
+class Spellings(tuple[Spelling, ...]):
+    """All spellings of all keywords. Equal ones are the same object in a process, so comparing them is cheap.
+
+    openers: tokens after which a word begins without a blank, such as an opening quotation mark.
+    """
+
+    openers: frozenset[int]
+    _hash: int
+
+    def __new__(cls, spellings: Iterable[Spelling], openers: frozenset[int] = frozenset()) -> Spellings:
+        """Use `spellings` instead, which returns the same object for equal arguments."""
+        made = super().__new__(cls, spellings)
+        made.openers, made._hash = openers, hash((tuple(made), openers))
+        return made
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or not isinstance(other, Spellings):
+            return self is other
+        return self._hash == other._hash and self.openers == other.openers and tuple.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __reduce__(self) -> Any:
+        return spellings, (tuple(self), self.openers)
+
+
+@lru_cache(REMEMBERED)
+def spellings(each: tuple[Spelling, ...], openers: frozenset[int]) -> Spellings:
+    """Return the Spellings of these, the same object for equal ones."""
+    return Spellings(each, openers)
+
+
+def keywords(name: str, given: Any) -> Keywords | Spellings:
+    """Parse terms: a mapping of terms to boosts, a list of terms or of such pairs, or one text with commas.
+
+    A term is a text or a list of token ids. Raises ParameterError.
+    """
+    if isinstance(given, Keywords | Spellings):
+        return given
+    if given is None:
+        return Keywords()
+    terms: dict[Term, float | None] = {}
+    for term, boost in islice(_pairs(name, given), MAX_KEYWORDS + 1):
+        terms[_term(name, term)] = None if boost is None else _boost(name, term, boost)
+    if len(terms) > MAX_KEYWORDS:
+        raise ParameterError(f"{{{name}}} holds more than {MAX_KEYWORDS} terms; keep those that matter", param=name)
+    return Keywords(terms.items())
+
+
+def _pairs(name: str, given: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(given, str):
+        return ((term, None) for term in given.split(",") if term.strip())
+    if isinstance(given, Mapping):
+        return iter(given.items())
+    if isinstance(given, Iterable) and not isinstance(given, bytes):
+        return (each if _is_pair(each) else (each, None) for each in given)
+    wanted = 'a list of terms, or {term: boost}, such as {"Dashwood": 2.0}'
+    raise ParameterError(f"{{{name}}} must be {wanted}, not {{{name}!}}", param=name, value=given)
+
+
+def _is_pair(each: Any) -> bool:
+    """True for a text with its boost or None, as in Keywords."""
+    return isinstance(each, tuple | list) and len(each) == 2 and isinstance(each[0], str)
+
+
+def _term(name: str, term: Any) -> Term:
+    if isinstance(term, str):
+        found: Term = " ".join(term.split())
+        if LONE_SURROGATE.search(term):
+            raise ParameterError(
+                f"{{{name}}} holds half a surrogate pair, which is not valid text: {shown(term)}", param=name
+            )
+    else:
+        try:
+            found = tuple(operator.index(token) for token in islice(term, MAX_KEYWORD_LENGTH + 1))
+        except TypeError:
+            message = f"{{{name}}} holds {shown(term)}; a term is a text or a list of token ids"
+            raise ParameterError(message, param=name, value=term) from None
+        if found and min(found) < 0:
+            raise ParameterError(f"{{{name}}} holds {min(found)}; token ids start at 0", param=name, value=term)
+    if not found:
+        raise ParameterError(f"{{{name}}} holds an empty term; leave it out", param=name, value=term)
+    if len(found) > MAX_KEYWORD_LENGTH:
+        unit = "characters" if isinstance(found, str) else "token ids"
+        message = f"{{{name}}} holds a term of more than {MAX_KEYWORD_LENGTH} {unit}; shorten it: {shown(term)}"
+        raise ParameterError(message, param=name, value=term)
+    return found
+
+
+def _boost(name: str, term: Any, boost: Any) -> float:
+    number = isinstance(boost, int | float) and not isinstance(boost, bool)
+    if not number or not 0.0 < boost <= MAX_BOOST:
+        message = f"{{{name}}} holds the boost {shown(boost)} of {shown(term)}; it must be above 0 and at most"
+        raise ParameterError(f"{message} {MAX_BOOST:g}", param=name, value=boost)
+    return float(boost)
+
+
+def tokenize_keywords(given: Keywords, boost: float, tokenizer: Any | None, vocab_size: int) -> Spellings:
+    """Return the spellings of keywords. boost: of terms without one.
+
+    A text is spelt after a blank, and without one where a word may begin without: at the start of the output, after an
+    opening mark, and anywhere in scripts without blanks. A text that begins with a lower-case letter is also spelt with
+    a capital, as at the start of a sentence. Spellings with special tokens, or with ids of `vocab_size` or above, are
+    left out: the model cannot write them.
+    Raises ParameterError for texts if the checkpoint has no tokenizer.
+    """
+    if tokenizer is None and any(isinstance(term, str) for term, _ in given):
+        message = "{keywords} need a tokenizer, which this checkpoint lacks; give lists of token ids"
+        raise ParameterError(message, param="keywords")
+    found: dict[tuple[int, ...], Spelling] = {}
+    special = frozenset(() if tokenizer is None else tokenizer.all_special_ids)
+
+    def encode(text: str) -> tuple[int, ...]:
+        assert tokenizer is not None  # checked above
+        return tuple(tokenizer(text, add_special_tokens=False).input_ids)
+
+    def add(token_ids: tuple[int, ...], each: float, begins_anywhere: bool) -> None:
+        if token_ids and max(token_ids) < vocab_size and special.isdisjoint(token_ids):
+            other = found.get(token_ids)
+            if other is not None:
+                each, begins_anywhere = max(each, other.boost), begins_anywhere or other.begins_anywhere
+            found[token_ids] = Spelling(token_ids, each, begins_anywhere)
+
+    for term, own in given:
+        each = boost if own is None else own
+        if not isinstance(term, str):
+            add(term, each, True)
+            continue
+        for text in {term: None, term[0].upper() + term[1:]: None}:
+            add(encode(f" {text}"), each, True)
+            add(encode(text), each, _is_unspaced(text[0]))
+    openers: frozenset[int] = frozenset()
+    if tokenizer is not None:
+        marks = (encode(blank + mark) for mark in OPENING_MARKS for blank in ("", " "))
+        openers = frozenset(token_ids[0] for token_ids in marks if len(token_ids) == 1).difference(special)
+    return spellings(tuple(found.values()), openers)
+
+
+def _is_unspaced(character: str) -> bool:
+    """True for a letter of a script that puts no blanks between words, such as Chinese or Thai."""
+    return unicodedata.name(character, "").startswith(UNSPACED)
+
+
+def token_ids_of(given: Sequence[tuple[Term, float | None]]) -> list[int]:
+    """Return the token ids of terms that were given as such."""
+    return [token for term, _ in given if not isinstance(term, str) for token in term]
+
+
+KEYWORDS = Option(
+    "terms to prefer, such as names",
+    "A list of texts or of lists of token ids, or a mapping of texts to boosts. A term matches from the start of a "
+    "word. Texts need the checkpoint's tokenizer. A greedy request takes up to four of max_num_seqs.",
+    metavar="TERM,...",
+    default="",
+    parse=keywords,
+    also="str | None",
+)
+KEYWORD_BOOST = Option(
+    "added to the log probability of each token of a keyword without a boost of its own",
+    "Less for the first token. Higher values find more of the terms, also where others are meant. Reported log "
+    "probabilities are those without boosts.",
+    metavar="X",
+    gt=0,
+    le=MAX_BOOST,
+)

@@ -1,0 +1,100 @@
+"""KeywordSearch: greedy decoding that also follows keywords, until it is clear whether one was meant.
+
+Like a BeamSearch, each request that needs one has its own, and the engine core calls it after every step. No torch
+here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from transept.core.request.keyword_tree import tree_of
+from transept.core.request.keywords import SEARCH_WIDTH, Spellings
+from transept.core.request.sampling_params import SamplingParams
+from transept.core.scheduling.beam_search import Continuation, End, total_of
+from transept.core.scheduling.sequence import SampledToken, Sequence, SequenceStatus
+
+SLACK = 4.0  # by which a beam's total may be below the best sure total
+AGREEMENT = 3  # tokens after the last open match, after which only the best beam continues
+
+
+@dataclass(frozen=True)
+class Branch(Continuation):
+    """A continuation. sure: its total without the boosts that are taken back if its open match breaks."""
+
+    sure: float
+
+
+def follows_keywords(params: SamplingParams) -> bool:
+    """True if a KeywordSearch decodes the request. With stop strings, which need a text that only grows, none does."""
+    return bool(params.keywords and params.greedy and not params.beam_search and not params.stop)
+
+
+class KeywordSearch:
+    """The state of one request's search.
+
+    Usually there is one beam, which grows greedily. Where a keyword may begin, a second beam follows it. A match is
+    open until its term is complete. The beams are compared by their sure totals, but none is dropped while its open
+    match could still win.
+
+    hypotheses: the best beam that has ended, if any. It holds no blocks. num_candidates: tokens that the search needs
+    for each beam: the most likely one, and those of keywords.
+    """
+
+    def __init__(self, params: SamplingParams, width: int) -> None:
+        assert isinstance(params.keywords, Spellings)  # completed
+        self.tree = tree_of(params.keywords)
+        self.width, self.num_candidates = width, SEARCH_WIDTH
+        self.hypotheses: list[Sequence] = []
+        self._num_closed = 0  # tokens since a match was open
+
+    def advance(
+        self, beams: list[Sequence], sampled: Mapping[int, list[SampledToken]], end: Callable[[int, int], End | None]
+    ) -> list[Branch]:
+        """Advance the search by one step; see `BeamSearch.advance`. sampled: the most likely token first."""
+        branches = self._kept([self._branch(beam, token) for beam in beams for token in sampled[beam.seq_id]])
+        running: list[Branch] = []
+        for branch in branches:
+            ended = end(branch.token.token_id, len(branch.parent.output_token_ids) + 1)
+            if ended is None:
+                running.append(branch)
+            else:
+                hypothesis = branch.parent.fork(branch.parent.seq_id, 0)
+                hypothesis.append_token(branch.token)
+                hypothesis.status, hypothesis.stop_reason = ended
+                self._end(hypothesis, branch.sure)
+        if not branches:  # every token is forbidden: settle for the best beam
+            beams[0].status = SequenceStatus.STOPPED
+            self._end(beams[0], total_of(beams[0]))
+        best = max((self._score(each) for each in self.hypotheses), default=-math.inf)
+        return [branch for branch in running if branch.total > best]
+
+    def _branch(self, beam: Sequence, token: SampledToken) -> Branch:
+        total = total_of(beam) + token.logprob + token.boost
+        return Branch(beam, token, total, total - self.tree.refund([*beam.output_token_ids, token.token_id]))
+
+    def _kept(self, branches: list[Branch]) -> list[Branch]:
+        """Return the branches that continue or end, the surest first. With one beam, the one of the highest total.
+
+        Besides the surest, none continues whose match broke with this token, which makes its boost negative.
+        """
+        if self.width == 1:
+            return sorted(branches, key=lambda each: each.total, reverse=True)[:1]
+        branches.sort(key=lambda each: each.sure, reverse=True)
+        floor = branches[0].sure - SLACK if branches else 0.0
+        others = [each for each in branches[1:] if each.total > floor and each.token.boost >= 0.0]
+        others.sort(key=lambda each: each.total, reverse=True)
+        kept = [*branches[:1], *others[: self.width - 1]]
+        is_open = any(each.total > each.sure for each in kept)
+        self._num_closed = 0 if is_open else self._num_closed + 1
+        return kept[:1] if self._num_closed > AGREEMENT else kept
+
+    def _end(self, hypothesis: Sequence, sure: float) -> None:
+        hypothesis.score = sure
+        self.hypotheses = [max([*self.hypotheses, hypothesis], key=self._score)]
+
+    @staticmethod
+    def _score(hypothesis: Sequence) -> float:
+        return -math.inf if hypothesis.score is None else hypothesis.score
