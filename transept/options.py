@@ -319,9 +319,10 @@ def split_options(
     what: start of the error's message for a keyword that none of them declares. without: options that the message does
     not suggest, because the call refuses them.
     """
-    given = by_own_names(given, [each for kind in kinds for each in declared(kind).values()])
-    known = [name for kind in kinds for name in declared(kind)]
-    refuse_unknown(what, [name for name in given if name not in known], [name for name in known if name not in without])
+    options = [each for kind in kinds for each in declared(kind).values()]
+    given, known = by_own_names(given, options), [each.name for each in options]
+    names = [*known, *(alias.name for each in options for alias in each.aliases)]
+    refuse_unknown(what, [name for name in given if name not in known], [name for name in names if name not in without])
     parts: list[dict[str, Any]] = [{} for _ in kinds]
     for name, value in given.items():
         next(part for kind, part in zip(kinds, parts, strict=True) if name in declared(kind))[name] = value

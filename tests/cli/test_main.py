@@ -151,7 +151,8 @@ def test_what_a_command_is_about_may_stand_on_both_sides_of_an_option(many: str)
             "No flag sets it: in Python it is an option of SamplingParams",
         ),
         (["generate", "a.txt", "--model", "m", "--n", "2"], "there is no option --n. No flag sets it: in Python"),
-        (["serve", "--model", "base"], "there is no option --model. MODEL is an argument without a name"),
+        (["serve", "--model", "base"], "there is no option --model. MODEL is written without an option before it"),
+        (["models", "download", "--model", "base"], "NAME is written without an option before it"),
         (["serve", "base", "--kv-cache-dtype", "fp8"], "Set kv_cache_dtype under [engine] in the file of --config"),
         (["serve", "base", "--swap-space", "4"], "Here that is swap_bytes. Set swap_bytes under [engine]"),
         (

@@ -228,6 +228,7 @@ def test_a_bad_document_alone_raises_before_anything_is_computed(
         ("summarize", {"source": "en"}, "takes no source"),
         ("translate", {"source": "en", "target": "de"}, "do not translate"),
         ("generate", {"num_beam": 2}, "Did you mean 'num_beams'"),
+        ("generate", {"beam_sizes": 2}, "Did you mean 'beam_size'"),
         ("generate", {"num_beams": 2, "num_return_sequences": 2}, "Engine.generate"),
         ("generate", {"n": 2, "temperature": 1.0}, "Engine.generate"),
         (

@@ -45,7 +45,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description=about.capitalize() + ". Their folders go to standard output.",
         epilog="Exit code: 0 all models are on this machine, 1 some are not, 2 bad usage.",
     )
-    subparser.add_argument("names", nargs="+", metavar="NAME", help="a name that `transept models` shows, or org/name")
+    subparser.add_argument("models", nargs="+", metavar="NAME", help="a name that `transept models` shows, or org/name")
     _add_model_dir(subparser, argparse.SUPPRESS)
     subparser.set_defaults(run=download, parser=subparser)
 
@@ -92,7 +92,7 @@ def download(arguments: argparse.Namespace) -> int:
     from transept.core.checkpoints.source import locate
 
     num_failed = 0
-    for name in arguments.names:
+    for name in arguments.models:
         try:
             with contextlib.redirect_stdout(sys.stderr):  # keeps plugins' prints out of the output
                 path = locate(name, model_dir=arguments.model_dir)

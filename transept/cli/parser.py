@@ -157,7 +157,7 @@ class Parser(argparse.ArgumentParser):
         plain = name[2:].replace("-", "_")
         for action in self._get_positional_actions():
             if plain in (action.dest, action.dest.removesuffix("s")):
-                return f" {action.metavar} is an argument without a name. See {self.prog} --help."
+                return f" {action.metavar} is written without an option before it. See {self.prog} --help."
         if found := self._without_flag(plain) or hint(plain, *self._flags()):
             return found
         from transept.foreign_options import ELSEWHERE
@@ -170,6 +170,8 @@ class Parser(argparse.ArgumentParser):
         from transept.core.config import EngineConfig
         from transept.core.request.sampling_params import SamplingParams
 
+        if name == "model":  # some commands have none
+            return ""
         if name in declared(EngineConfig) and "--config" in self._option_string_actions:
             return f" Set {name} under [engine] in the file of --config, or TRANSEPT_{name.upper()}."
         has_texts = any(action.dest == "num_beams" for action in self._actions)
