@@ -61,6 +61,12 @@ def held_together(before: str, after: str, language: str, *, begins_sentence: bo
     return not begins_sentence and language not in NAMES_UNCLEAR and _is_name(before, known) and _is_name(after, known)
 
 
+def is_article(word: str, language: str) -> bool:
+    """True if a word with its punctuation is an article that leads to the next word."""
+    known = FUNCTION_WORDS.get(language, NONE)
+    return word.lower() in known.articles
+
+
 def _is_name(word: str, known: FunctionWords) -> bool:
     """True if a word is capitalised, and not because it is a pronoun or an interjection."""
     plain = word.strip(PUNCTUATION)

@@ -11,19 +11,21 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from transept.speech.output.break_costs import break_cost, ends_sentence, held_together
+from transept.speech.output.break_costs import break_cost, ends_sentence, held_together, is_article
 from transept.speech.output.styles import SubtitleRules
 from transept.speech.output.subtitle_times import NEVER, SHORTEST_MS, SubtitleTimes, at_least
 from transept.speech.segments import Segment, Word
 from transept.speech.word_breaks import SHORTEST
 
 # Costs. A broken rule costs more than all that makes the layout of a whole recording less pleasant to read, so the
-# cheapest layout breaks as few rules as any whose lines fit and whose subtitles start with their first word.
+# cheapest layout breaks as few rules as any whose lines fit and whose subtitles start with their first word and keep
+# max_duration.
 BROKEN = 1e6
 SUBTITLE = 40.0  # for each, so that words share one
 SAME_SUBTITLE = 25.0  # two sentences without a pause
 PAUSE, UNRELATED = 0.5, 400.0  # seconds between two sentences that share a subtitle only to keep a rule, and the cost
 SENTENCES_APART, WORDS_APART = 1.0, 2.0  # seconds between two sentences, or two words, that never share a subtitle
+ARTICLE = 0.3  # seconds, at most, of an article that a pause parts from its noun
 SILENT = 50.0  # for each second above PAUSE within a sentence
 TOO_SHORT, SHORTEST_SHARE = (
     100.0,
@@ -92,15 +94,7 @@ class _Passage:
 
     @classmethod
     def of(cls, segments: Sequence[Segment], rules: SubtitleRules) -> _Passage:
-        words: list[Word] = []
-        speakers: list[str | None] = []
-        for segment in segments:
-            for word in segment.words or ():
-                if words and speakers[-1] == segment.speaker and word.start < words[-1].end:
-                    start = words[-1].end
-                    word = dataclasses.replace(word, start=start, end=max(word.end, start + SHORTEST))
-                words.append(word)
-                speakers.append(segment.speaker)
+        words, speakers = _words_in_time(segments, rules.language)
         texts = [word.word.strip() for word in words]
         blank = rules.width(" ")
         blanks = [blank if word.word[:1].isspace() else 0.0 for word in words]
@@ -262,6 +256,29 @@ class _Passage:
             first = min(self.words[index].start, shown)
             words.append(dataclasses.replace(self.words[index], start=first, end=shown, word=text))
         return Subtitle(words, None if dash else self.speakers[begin], self.starts[begin], stop)
+
+
+def _words_in_time(segments: Sequence[Segment], language: str) -> tuple[list[Word], list[str | None]]:
+    """Return the words and the speaker of each; no word of a speaker begins before the previous one ends.
+
+    An article before a pause is shown with its noun. Attention often finds the first word after a pause too early.
+    """
+    words: list[Word] = []
+    speakers: list[str | None] = []
+    for segment in segments:
+        for word in segment.words or ():
+            if words and speakers[-1] == segment.speaker and word.start < words[-1].end:
+                start = words[-1].end
+                word = dataclasses.replace(word, start=start, end=max(word.end, start + SHORTEST))
+            words.append(word)
+            speakers.append(segment.speaker)
+    for index in range(len(words) - 2, -1, -1):
+        word, following = words[index], words[index + 1]
+        goes_on = speakers[index] == speakers[index + 1] and is_article(word.word.strip(), language)
+        if goes_on and following.start - word.end >= WORDS_APART:
+            lasts = min(word.end - word.start, ARTICLE)
+            words[index] = dataclasses.replace(word, start=following.start - lasts, end=following.start)
+    return words, speakers
 
 
 def _inner_cost(pause: float, unrelated: bool) -> float:
