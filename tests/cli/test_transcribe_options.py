@@ -241,3 +241,17 @@ def test_the_number_of_temperatures_is_bounded() -> None:
     assert len(TranscriptionOptions(temperature=tuple(np.linspace(0, 1, 101))).temperatures) == 101
     with pytest.raises(ParameterError, match="temperature holds 102 numbers"):
         TranscriptionOptions(temperature=np.linspace(0, 1, 102))
+
+
+def test_files_of_words_are_read(tmp_path: Path) -> None:
+    words, terms = tmp_path / "words.txt", tmp_path / "terms.txt"
+    words.write_text("# names\nDashwood\n\n Norland \n")
+    terms.write_text("dash wood = Dashwood\n")
+    found = transcription_options(parsed("--hotwords-file", str(words), "--glossary", str(terms)))
+    assert found["hotwords"] == "Dashwood, Norland"
+    assert found["glossary"] == (("dash wood", "Dashwood"),)
+    both = transcription_options(parsed("--hotwords", "Anna", "--hotwords-file", str(words)))
+    assert both["hotwords"] == "Anna, Dashwood, Norland"
+    for option in ("--hotwords-file", "--glossary"):
+        with pytest.raises(ParameterError, match=r"cannot read .*absent\.txt.*: No such file"):
+            transcription_options(parsed(option, str(tmp_path / "absent.txt")))
