@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +18,8 @@ from idle import assert_idle
 import transept
 from transept import Segment, Transcriber, Transcript, TranscriptionInfo, TranscriptionOptions
 from transept.errors import EngineClosedError, MediaError, ParameterError, TranseptError, UnsupportedModelError
+from transept.registry.name_finders import NameFinder
+from transept.registry.plugins import PluginReport
 from transept.speech.vad.spans import speech_spans
 
 SENTENCE = "He might even have been made amiable himself."
@@ -206,6 +209,26 @@ def test_streams_and_transcripts_are_corrected_and_redacted(transcriber: Transcr
     assert not any(segment.tokens for segment in found)
     with pytest.raises(ParameterError, match="names are found by a plugin"):
         transcriber.transcribe(clip, redact="names")
+
+
+def test_names_are_found_beside_the_engine(
+    transcriber: Transcriber, clip: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = transcriber.transcribe(clip)
+    first = plain.text.split()[0]
+    asked: list[tuple[str, threading.Thread]] = []
+
+    def find_names(text: str, language: str) -> list[list[tuple[int, int]]]:
+        asked.append((language, threading.current_thread()))
+        place = text.find(first)
+        return [[(place, place + len(first))]] if place >= 0 else [[]]
+
+    finder = NameFinder(PluginReport("names", "transept-names", "1.0", "ok", find_names=find_names))
+    monkeypatch.setitem(vars(transcriber.model), "name_finder", finder)
+    stream = transcriber.stream(clip, redact="names")
+    assert "".join(segment.text for segment in stream).strip() == plain.text.replace(first, "[name]")
+    assert [language for language, _ in asked] == ["en"] * len(plain.segments)
+    assert threading.main_thread() not in [thread for _, thread in asked]
 
 
 def test_segments_are_told_of_before_their_transcript(transcriber: Transcriber, long_recording, clip: Path) -> None:

@@ -29,8 +29,8 @@ in Hz. Called for each recording with speaker labels, in another thread than the
 concurrently.
 
 ``find_names(text, language) -> list[tuple[int, int]]``: the start and the end of each name of a person in a text.
-language: its code, or an empty text if it is unknown. Called for the text of each segment whose names are redacted, and
-for several at once.
+language: its code, or an empty text if it is unknown. Called for the text of each segment whose names are
+redacted, in another thread than the engine's, and for several recordings concurrently.
 
 `transept plugins check` reports hooks with another name, return values that are not a list of ModelSpec, and
 architectures that are declared twice for the same ``config.json``.
@@ -59,5 +59,5 @@ def find_names(text: str, language: str) -> Sequence[tuple[int, int]]:  # type: 
     """Return the names of persons in a text, (start, end), as indices of characters, in any order.
 
     language: code of the text's language, such as ``"en"``; empty if it is unknown. Called for the text of each segment
-    of a transcript whose names are redacted, and for several at once.
+    of a transcript whose names are redacted, in threads beside the engine, and for several recordings at once.
     """

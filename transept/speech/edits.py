@@ -16,7 +16,8 @@ from transept.speech.transcript import Transcript, TranscriptionInfo
 class Edits:
     """The ``merge`` of a recording's job: corrects and redacts the segments in its events.
 
-    Raises PluginError for a plugin that finds names and fails.
+    Names are the exception: a plugin may take long to find them, and would hold up the engine. Events then have no
+    segments, and `of`, which runs beside the engine, finds the names of the whole transcript.
     """
 
     def __init__(self, model: SpeechModel, options: TranscriptionOptions) -> None:
@@ -30,11 +31,12 @@ class Edits:
         if isinstance(event, TranscriptionInfo):
             self.language = self.language or event.language
         elif isinstance(event, Found):
-            event = dataclasses.replace(event, segments=[self._edited(segment) for segment in event.segments])
+            segments = () if self.find_names else [self._edited(segment) for segment in event.segments]
+            event = dataclasses.replace(event, segments=segments)
         return [event]
 
     def of(self, transcript: Transcript) -> Transcript:
-        """Return the edited transcript."""
+        """Return the edited transcript. Raises PluginError for a plugin that finds names and fails."""
         return transcript.with_segments([self._edited(segment) for segment in transcript.segments])
 
     def _edited(self, segment: Segment) -> Segment:

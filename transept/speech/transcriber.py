@@ -10,6 +10,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing
+from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -233,7 +234,10 @@ class Transcriber(ClosesEngine):
             return (yield from job)
         edits = Edits(self.model, options)
         (transcript,) = yield Gather([job], merge=edits)
-        return edits.of(transcript)
+        edited = yield Offload(partial(edits.of, transcript))
+        if edits.find_names is not None:
+            yield Found(edited.segments, edited.duration)
+        return edited
 
     def _recording(self, audio: AudioInput, options: TranscriptionOptions) -> Job:
         """A job: one recording, all of whose words have a duration; not in `transept.compat`, as in other libraries."""
