@@ -95,6 +95,9 @@ def test_languages_are_detected(base_dir: Path, clip: Path) -> None:
     language, probability, ranked = model.detect_language(samples)
     assert (language, ranked[0]) == ("en", ("en", probability))
     assert model.detect_language(str(clip))[0] == "en"
+    assert model.detect_language(samples, vad_filter=True, vad_parameters={"threshold": 0.4})[0] == "en"
+    with pytest.raises(ParameterError, match="features are computed by the engine; give the recording as audio"):
+        model.detect_language(samples, features=samples)
     assert model.is_multilingual
     assert {"de", "en", "zh"} <= set(model.supported_languages) == {code for code, _ in ranked}
     _, info = model.transcribe(samples)
@@ -143,6 +146,11 @@ def test_an_english_only_model_hears_english(
         )
     assert found[0] == found[1]
     assert len(found[0][-1]) == 2
+
+
+def test_languages_are_asked_for_alike() -> None:
+    ask = [inspect.signature(each.WhisperModel.detect_language).parameters for each in (ours, faster_whisper)]
+    assert [*ask[0]] == [*ask[1]]
 
 
 def test_only_batches_have_a_size() -> None:

@@ -187,19 +187,28 @@ class WhisperModel:
     def detect_language(
         self,
         audio: AudioInput,
+        features: Any = None,
+        vad_filter: bool = False,
+        vad_parameters: VadOptions | Mapping[str, Any] | None = None,
         language_detection_segments: int = 1,
         language_detection_threshold: float = 0.5,
     ) -> tuple[str, float, list[tuple[str, float]]]:
         """Return the language of a recording, its probability, and all languages, the most likely first.
 
-        audio: as for `transcribe`; no samples are silence.
+        audio: as for `transcribe`; no samples are silence. vad_filter: leave out long silence first.
+        Raises ParameterError for features, which the engine computes itself.
         """
+        if features is not None:
+            message = "{features} are computed by the engine; give the recording as {audio}"
+            raise ParameterError(message, param="features", others=["audio"])
         is_empty = isinstance(audio, np.ndarray) and not audio.size
+        given = {} if vad_parameters is None or not vad_filter else {"vad_options": _vad_options(vad_parameters)}
         language, probability, probabilities = self.transcriber.detect_language(
             np.zeros(1, np.float32) if is_empty else audio,
-            mode="sequential",
+            mode="auto" if vad_filter else "sequential",
             language_detection_segments=language_detection_segments,
             language_detection_threshold=language_detection_threshold,
+            **given,
         )
         return language, probability, _ranked(probabilities)
 
