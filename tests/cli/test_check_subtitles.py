@@ -54,3 +54,19 @@ def test_rules_by_themselves_and_errors(command: Command, tmp_path: Path) -> Non
     assert "cannot read" in done.stderr
     assert "has the suffix '.doc'" in done.stderr
     assert done.stdout == f"{good}: 2 subtitles, no rule broken\n"
+
+
+def test_commands_say_which_rules_no_layout_keeps(command: Command, tmp_path: Path) -> None:
+    fast, slow = tmp_path / "fast.srt", tmp_path / "slow.srt"
+    fast.write_text(
+        "1\n00:00:01,000 --> 00:00:02,000\nI went to see the house where my father lived.\n\n2\n"
+        "00:00:02,000 --> 00:00:03,000\nIt was gone, and nobody could tell me why.\n"
+    )
+    slow.write_text(GOOD)
+    for source, told in ((fast, "subtitles that break one: max_chars_per_second"), (slow, "")):
+        made = tmp_path / "made.srt"
+        done = command("convert", source, made, "--style", "netflix")
+        assert done.returncode == 0
+        assert told in done.stderr
+        assert ("no layout keeps all rules" in done.stderr) == bool(told)
+        assert command("check-subtitles", made, "--style", "netflix").returncode == bool(told)

@@ -54,7 +54,7 @@ def held_together(before: str, after: str, language: str, *, begins_sentence: bo
         return True
     if plain in known.numerals and following in known.numerals:
         return True
-    if plain in known.articles:
+    if is_article(before, language):
         return True
     if UNSPACED_SCRIPTS.match(before[-1:]) or UNSPACED_SCRIPTS.match(after[:1]):
         return KATAKANA.match(before[-1:]) is not None and KATAKANA.match(after[:1]) is not None
@@ -62,9 +62,8 @@ def held_together(before: str, after: str, language: str, *, begins_sentence: bo
 
 
 def is_article(word: str, language: str) -> bool:
-    """True if a word with its punctuation is an article that leads to the next word."""
-    known = FUNCTION_WORDS.get(language, NONE)
-    return word.lower() in known.articles
+    """True if a word is an article, perhaps after a quotation mark, that leads to the next word."""
+    return word.lower().lstrip(PUNCTUATION) in FUNCTION_WORDS.get(language, NONE).articles
 
 
 def _is_name(word: str, known: FunctionWords) -> bool:

@@ -36,8 +36,8 @@ CUT_SHORT = 300.0  # a subtitle that ends before its last word, to keep max_dura
 LINE = 0.5  # of a break's cost, between two lines of one subtitle
 UNEVEN, TOP_LONGER = 20.0, 5.0  # two lines of different lengths; a longer first line
 DASH = "-"  # before each of two speakers' lines (Netflix, English Timed Text Style Guide, "Dual Speakers")
-DEFAULT_LINES = 2
-MOST_WORDS = 250  # of a subtitle without a width: the search takes a time that grows with it
+DEFAULT_LINES, MOST_LINES = 2, 3  # the search takes a time that grows with the lines and words of a subtitle
+MOST_WORDS = 150
 
 
 @dataclass(frozen=True)
@@ -148,16 +148,17 @@ class _Passage:
     def _fits(self, begin: int, end: int) -> bool:
         """True if a subtitle of more than one word is neither too wide, nor too long, nor of more than two speakers."""
         rules = self.rules
-        if rules.max_line_width is None:
-            fits = end - begin <= MOST_WORDS
-        else:
-            fits = self._width(begin, end) <= (rules.max_line_count or DEFAULT_LINES) * (rules.max_line_width + 1)
+        widest = math.inf if rules.max_line_width is None else self._most_lines * (rules.max_line_width + 1)
         return (
-            fits
-            and (rules.max_words_per_line is None or end - begin <= rules.max_words_per_line)
+            end - begin <= min(rules.max_words_per_line or MOST_WORDS, MOST_WORDS)
+            and self._width(begin, end) <= widest
             and self.starts[end - 1] - self.starts[begin] < self.times.longest - SHORTEST_MS
             and self.turns[end - 1] - self.turns[begin] < 2
         )
+
+    @property
+    def _most_lines(self) -> int:
+        return min(self.rules.max_line_count or DEFAULT_LINES, MOST_LINES)
 
     def _width(self, begin: int, end: int) -> float:
         return self.edges[end] - self.edges[begin] - self.blanks[begin]
@@ -184,10 +185,10 @@ class _Passage:
                 limit is None or self._width(first, last) + self.rules.width(DASH) <= limit
                 for first, last in ((begin, turn), (turn, end))
             )
-            return (TWO_SPEAKERS, [turn]) if fits and (self.rules.max_line_count or DEFAULT_LINES) > 1 else None
+            return (TWO_SPEAKERS, [turn]) if fits and self._most_lines > 1 else None
         if limit is None or self._width(begin, end) <= limit or end == begin + 1:
             return 0.0, []
-        for count in range(2, (self.rules.max_line_count or DEFAULT_LINES) + 1):
+        for count in range(2, self._most_lines + 1):
             found = self._broken(begin, end, count, self._width(begin, end) / count)
             if found is not None:
                 return found
