@@ -372,16 +372,25 @@ def test_all_transcripts_come_in_one_archive(visit, clip, broken, tmp_path):
         assert archive.read("Grüße, 日本.srt").decode() == visit.download("srt")
 
 
-def test_subtitles_have_the_style_that_is_chosen(visit, clip):
+def test_subtitles_have_the_style_that_is_chosen(visit, clip, tmp_path):
+    page, timed = visit.page, tmp_path / "timed.flac"
+    timed.write_bytes(clip.read_bytes())
+    page.get_by_text("More options").click()
+    page.get_by_label("Times of words").uncheck()
     visit.transcribe(clip)
-    plain = visit.download("srt")
-    visit.page.get_by_label("Style of subtitles").select_option("bbc")
+    page.get_by_label("Style of subtitles").select_option("bbc")
+    page.get_by_role("button", name="Download", exact=True).click()
+    page.get_by_role("menuitem", name=re.compile(r"\bsrt$")).click()
+    expect(page.locator("#download-message")).to_contain_text("needs the times of words")
+    assert visit.download("txt")
+    page.get_by_label("Times of words").check()
+    visit.transcribe(timed)
     styled = visit.download("srt")
-    assert styled != plain
-    assert styled.split() != plain.split()  # other times
     assert max(map(len, styled.split("\n"))) <= 37
     assert "begin=" in visit.download("ttml")
     visit.check_accessibility()
+    page.get_by_label("Style of subtitles").select_option("plain")
+    assert visit.download("srt").split() != styled.split()  # other times
 
 
 def test_a_busy_server_writes_files_when_it_says_so(visit, clip):

@@ -23,7 +23,8 @@ const FORMATS = {
   ttml: "Broadcast subtitles",
   html: "Page",
 };
-const PLAIN = "plain"; // style of subtitles, which needs no times of words
+const SUBTITLES = ["srt", "vtt", "lrc", "ass", "ttml"]; // which have a style
+const PLAIN = "plain"; // the style that needs no times of words
 const EVERY = Object.keys(FORMATS);
 const AT_ONCE = 2; // requests
 const LONG = 1000; // milliseconds after which an archive shows its progress
@@ -77,6 +78,11 @@ export class Downloads {
 
 const SERVER_GONE = new PageError("The server, which writes the files, does not answer.", "Nothing is lost: download again when it is back.");
 
+const NO_WORDS = new PageError(
+  "The style of subtitles needs the times of words, which this transcript does not have.",
+  "Choose plain subtitles, or transcribe the recording again with times of words.",
+);
+
 async function saveOne(item, format, say) {
   const { name, blob } = await written(item, format, say);
   download(name, blob);
@@ -112,6 +118,9 @@ async function saveArchive(items, formats, say) {
 function written(item, format, say, signal) {
   const language = item.language ?? item.options.language ?? "";
   const body = { format, file_name: item.name, language, segments: new Transcript(item).exported() };
-  if (byId("style").value !== PLAIN && body.segments.every(({ words }) => words)) body.style = byId("style").value;
+  if (SUBTITLES.includes(format) && byId("style").value !== PLAIN) {
+    if (!body.segments.every(({ words }) => words)) throw NO_WORDS;
+    body.style = byId("style").value;
+  }
   return politely(() => postForFile("v1/format", body, { signal }), { signal, onWait: (seconds, error) => say(waitText(seconds, error)) });
 }
