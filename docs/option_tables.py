@@ -53,7 +53,7 @@ an error.
 SECTIONS = [  # title, class, where its options are accepted
     ("Transcription", TranscriptionOptions, "`transept.transcribe`, `Transcriber`, `transept transcribe`, HTTP"),
     ("Voice activity", VadOptions, "`vad_options=`, `transept transcribe`, HTTP"),
-    ("Subtitles", SubtitleLayout, "`Transcript.write`, `transept transcribe`, `transept align`, HTTP"),
+    ("Subtitles", SubtitleLayout, "`Transcript.write`, `transept transcribe`, `align` and `convert`, HTTP"),
     ("Edits", EditOptions, "`transept convert`"),
     ("The command alone", CommandOptions, "`transept transcribe`"),
     ("Watching", WatchOptions, "`transept watch`"),
