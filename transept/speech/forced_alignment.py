@@ -30,6 +30,7 @@ from transept.speech.options import TranscriptionOptions
 from transept.speech.recording import AudioInput, with_tracks
 from transept.speech.segments import Segment
 from transept.speech.speech_model import SpeechModel
+from transept.speech.timing.boundaries import refined
 from transept.speech.timing.words import UNSPACED_LANGUAGES
 from transept.speech.transcript import Transcript, TranscriptionInfo
 from transept.speech.vad.options import VadOptions
@@ -70,6 +71,7 @@ def align(
     rate = model.spec.sample_rate
     loaded = yield Offload(partial(limits.load_recording, audio, rate, options.channel, options.audio_track))
     (waveform,) = loaded.waveforms
+    options = dataclasses.replace(options, refine_word_times=options.refine_word_times and rate == SAMPLE_RATE)
     heard: Transcript = yield from recording.transcribe_waveform(model, waveform, options, loaded.warnings)
     spoken = [segment for segment in heard.segments if segment.words]
     if not spoken:
@@ -85,10 +87,10 @@ def align(
     )
     timed = yield Gather(jobs)
     pieces = [piece for pieces in timed for piece in pieces]
-    if rate == SAMPLE_RATE:  # of voice activity
+    if rate == SAMPLE_RATE and not options.refine_word_times:  # of voice activity
         spans = yield Offload(partial(speech_spans, waveform, SPEECH))
         pieces = [(unit, _within_speech(segment, spans)) for unit, segment in pieces]
-    segments = _joined(pieces)
+    segments = refined(_joined(pieces), waveform, (0.0, heard.duration))
     info = TranscriptionInfo(**{each.name: getattr(heard, each.name) for each in dataclasses.fields(TranscriptionInfo)})
     return Transcript.of(info, "".join(segment.text for segment in segments).strip(), segments)
 

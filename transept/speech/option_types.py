@@ -72,6 +72,7 @@ class AlignmentKeywords(TypedDict, total=False):
     max_initial_timestamp: float | None
     max_new_tokens: int | None
     token_logprobs: bool
+    refine_word_times: bool
     prepend_punctuations: str
     append_punctuations: str
     clip_timestamps: Sequence[float] | Sequence[Mapping[str, float]] | str | None

@@ -305,6 +305,13 @@ class TranscriptionOptions:
         False
     )
     word_timestamps: Annotated[bool, times("find the time and the probability of every word")] = False
+    refine_word_times: Annotated[
+        bool,
+        times(
+            "move the starts and ends of words to where the sound changes (default); --no- keeps the attention's",
+            "No effect in sequential mode, whose times are openai-whisper's.",
+        ),
+    ] = True
     prepend_punctuations: Annotated[
         str, times("marks that belong to the word after them", metavar="MARKS", default="")
     ] = PREPEND_PUNCTUATIONS

@@ -155,6 +155,7 @@ def _prepare_sequential(
     if options.vad:
         waveform, timeline = yield Offload(partial(speech_only, waveform, timeline.rate, options))
         options = dataclasses.replace(options, clip_timestamps=())  # only those stretches are left
+    options = dataclasses.replace(options, refine_word_times=False)
     source = Source(model, options, (yield Offload(partial(model.features, waveform))), waveform)
     return source, len(waveform), partial(sequential.transcribe, timeline=timeline)
 

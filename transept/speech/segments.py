@@ -21,6 +21,16 @@ class Word:
 
 
 @dataclass(frozen=True)
+class AttendedWord(Word):
+    """A word of an unfinished segment, whose boundaries `timing.boundaries` will refine.
+
+    onset: seconds at which the decoder begins to attend to it, a little after its start.
+    """
+
+    onset: float
+
+
+@dataclass(frozen=True)
 class Segment:
     """A stretch of the recording, cut at the model's timestamps.
 

@@ -34,6 +34,7 @@ from transept.speech.algorithms.window_words import time_words
 from transept.speech.options import TranscriptionOptions
 from transept.speech.segments import Found, Segment
 from transept.speech.speech_model import SpeechModel
+from transept.speech.timing.boundaries import refined
 from transept.speech.timing.words import SENTENCE_ENDS, WordTiming, merge_punctuation, place_words
 from transept.speech.vad.spans import SAMPLE_RATE, silence_between
 from transept.speech.word_breaks import may_break
@@ -74,6 +75,9 @@ def _decode_chain(source: Source, windows: Sequence[SpokenWindow]) -> Generator[
         decode = partial(_decode_again, source, window, had_prompt)
         again, missed = yield from listen_again(uncovered(window.stretches, found), decode, DECODED_AGAIN)
         found = sorted([*found, *again], key=lambda segment: segment.start)
+        found = refined(found, window.recording, window.limits)
+        if not source.options.word_timestamps:
+            found = [dataclasses.replace(each, words=None) for each in found]
         heard.segments.extend(found)
         heard.missed_speech.extend(missed)
         yield Found(found, window.kept[-1].end / SAMPLE_RATE)
@@ -156,8 +160,6 @@ def _decode_whole(
     segment = whole_segment(heard, decoded, seek=seek, start=0.0, end=heard.seconds)
     cut = _cut_between_sentences(model, window, segment, timings, options)
     found = [window.timeline.restored(each) for each in cut]
-    if not options.word_timestamps:
-        found = [dataclasses.replace(each, words=None) for each in found]
     return _DecodedSpeech(found, timings, decoded.temperature, decoded.avg_logprob)
 
 

@@ -28,6 +28,7 @@ from transept.speech.algorithms.source import Source
 from transept.speech.options import TranscriptionOptions
 from transept.speech.segments import Segment
 from transept.speech.speech_model import SpeechModel
+from transept.speech.timing.boundaries import refined
 from transept.speech.timing.timeline import Timeline
 from transept.speech.vad.options import VadOptions
 from transept.speech.vad.spans import BATCHED_MIN_SILENCE_MS, FILTER_MIN_SILENCE_MS, SAMPLE_RATE, Span, speech_spans
@@ -165,7 +166,12 @@ def _decoded(source: Source, passage: Passage, is_first: bool) -> Generator[Any,
         speech=passage.spoken(),
         cuts=passage.cuts(),
     )
-    return (yield from sequential.transcribe(own, PassageTimeline(passage, source.model.fps)))
+
+    def refine(segments: list[Segment], earliest: float) -> list[Segment]:
+        begin, end = passage.limits
+        return refined(segments, passage.recording, (max(begin, earliest), end))
+
+    return (yield from sequential.transcribe(own, PassageTimeline(passage, source.model.fps), refine))
 
 
 def _loud_and_quiet(waveform: Waveform, options: VadOptions, silence: int) -> list[Span]:

@@ -26,6 +26,8 @@ from transept.speech.timing.timeline import Timeline
 
 # Makes a job after each window. Receives the clip, the window, its segments, and the frame where the next one begins.
 Listener: TypeAlias = Callable[[Window, Window, list[Segment], int], Job]
+# Refines the times of the words of segments, of which none begins before a time in seconds.
+Refine: TypeAlias = Callable[[list[Segment], float], list[Segment]]
 
 
 def decode_windows(source: Source, listener: Listener) -> Generator[Any, Any, int]:
@@ -74,18 +76,23 @@ def decode_windows(source: Source, listener: Listener) -> Generator[Any, Any, in
     return num_dropped
 
 
-def transcribe(source: Source, timeline: Timeline) -> Generator[Any, Any, Heard]:
+def transcribe(source: Source, timeline: Timeline, refine: Refine | None = None) -> Generator[Any, Any, Heard]:
     """A job that transcribes a recording, including speech that its windows miss. Emits a Found for each window.
 
-    timeline: maps times of segments and progress to the recording. Speech that no segment covers is decoded again if
-    `source.speech` is known. With ``multilingual``, speech is detected between segments, and decoded again.
+    timeline: maps times of segments and progress to the recording. refine: applied to the segments of each window, with
+    the recording's times. Speech that no segment covers is decoded again if `source.speech` is known. With
+    ``multilingual``, speech is detected between segments, and decoded again.
     """
     options, fps = source.options, source.model.fps
     second, segments = SecondHearing(source, decode_stretch), list[Segment]()
+    progress = 0.0  # seconds of the recording, before which no later segment begins
 
     def listener(clip: Window, window: Window, found: list[Segment], start: int) -> Generator[Any, Any, None]:
+        nonlocal progress
         found = yield from second.complete(clip, window, found, start)
         found = [timeline.restored(segment) for segment in found]
+        if refine is not None:
+            found = refine(found, max(progress, segments[-1].end if segments else 0.0))
         if not options.word_timestamps:
             found = [dataclasses.replace(segment, words=None) for segment in found]
         found = [dataclasses.replace(segment, id=index) for index, segment in enumerate(found, len(segments))]
@@ -93,7 +100,8 @@ def transcribe(source: Source, timeline: Timeline) -> Generator[Any, Any, Heard]
         reached = min(source.num_frames, start) / fps
         if second.decodes and start < clip.end:
             reached = min(reached, second.covered)  # later speech may be decoded again
-        yield Found(found, timeline.time(reached, after_pause=False))
+        progress = timeline.time(reached, after_pause=False)
+        yield Found(found, progress)
 
     num_dropped = yield from decode_windows(source, listener)
     missed = [

@@ -46,6 +46,11 @@ class Part:
     kept: tuple[Span, ...]
     prefix: str | None
 
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The seconds of the recording between which all of the speech lies."""
+        return self.kept[0].start / SAMPLE_RATE, self.kept[-1].end / SAMPLE_RATE
+
     def sound(self) -> Waveform:
         """Return the kept spans, joined: float32 [samples]."""
         return _joined(self.recording, self.kept)

@@ -16,6 +16,7 @@ from transept.core.request.prompt_probe import PromptProbe
 from transept.core.request.sampling_params import SamplingParams
 from transept.speech.algorithms.source import Source
 from transept.speech.segments import Segment
+from transept.speech.timing.onsets import token_onsets
 from transept.speech.timing.words import WordTiming, place_words, token_times, word_timings
 
 
@@ -72,17 +73,23 @@ def time_words(heard: Source, text: Sequence[int], context: int | None = None) -
         params = SamplingParams(temperature=0.0, num_beams=1, max_tokens=1, prompt_probe=probe, detokenize=False)
         requests.append(model.request(heard.features, prompt, params, context))
     outputs = yield Submit(requests)
-    times, logprobs = np.empty(0), [0.0] * len(text)
+    times, onsets, logprobs = np.empty(0), np.empty(0), [0.0] * len(text)
     for start, begin, part, output in zip(starts, begins, parts, outputs, strict=True):
         weights = output.prompt_probe.cross_attention
+        stride = -(-(context or model.window_frames) // weights.shape[-1])  # frames of a position
         part_times = token_times(
             weights,
             len(part),
             num_frames=heard.num_frames,
-            frames_per_position=-(-(context or model.window_frames) // weights.shape[-1]),
+            frames_per_position=stride,
             frames_per_second=model.fps,
         )
         times = np.append(times[:start], part_times[start - begin :])
+        if options.refine_word_times:
+            part_onsets = token_onsets(
+                weights, part_times, num_positions=heard.num_frames // stride, positions_per_second=model.fps / stride
+            )
+            onsets = np.append(onsets, part_onsets[start - begin :])
         if options.word_timestamps:
             logprobs[start:] = output.prompt_probe.logprobs[start - begin :]
     return word_timings(
@@ -91,4 +98,5 @@ def time_words(heard: Source, text: Sequence[int], context: int | None = None) -
         np.maximum.accumulate(times),
         tokenizer=model.tokenizer.tokenizer,
         language=heard.language if model.languages else None,
+        onsets=onsets if options.refine_word_times else None,
     )

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-from transept.speech.segments import Segment, Word
+from transept.speech.segments import AttendedWord, Segment, Word
 from transept.speech.vad.spans import Span
 
 
@@ -49,4 +49,7 @@ class Timeline:
     def _word(self, word: Word) -> Word:
         middle = (word.start + word.end) / 2
         shift = self.time(middle, after_pause=True) - middle
-        return dataclasses.replace(word, start=round(word.start + shift, 2), end=round(word.end + shift, 2))
+        word = dataclasses.replace(word, start=round(word.start + shift, 2), end=round(word.end + shift, 2))
+        if isinstance(word, AttendedWord):
+            word = dataclasses.replace(word, onset=self.time(word.onset, after_pause=True))
+        return word

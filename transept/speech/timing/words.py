@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from transept.core.kernels.dispatch import CHEAPEST_PATH, MEDIANS, NEIGHBOURS
-from transept.speech.segments import Segment, Word
+from transept.speech.segments import AttendedWord, Segment, Word
 
 SENTENCE_ENDS = ".。!！?？"  # noqa: RUF001  full-width marks are meant
 LONGEST_MEDIAN = 0.7  # seconds; a longer median word says nothing about the others
@@ -28,13 +28,17 @@ REPLACEMENT = "\ufffd"  # in a tokenizer's text, stands for invalid bytes
 
 @dataclass(frozen=True)
 class WordTiming:
-    """A word of a window. start, end: seconds from the window's start. probability: mean over its tokens."""
+    """A word of a window. start, end: seconds from the window's start. probability: mean over its tokens.
+
+    onset: see AttendedWord, in seconds from the window's start; None if the times are final.
+    """
 
     word: str
     tokens: list[int]
     start: float
     end: float
     probability: float
+    onset: float | None = None
 
     @property
     def duration(self) -> float:
@@ -77,11 +81,13 @@ def word_timings(
     *,
     tokenizer: Any,
     language: str | None,
+    onsets: np.ndarray | None = None,
 ) -> list[WordTiming]:
     """Return the words of a window's text, in order, with their times.
 
     text_tokens: token ids of the text. logprobs: the log probability of each. times: seconds, from `token_times`;
-    empty: no words. tokenizer: of transformers. language: code, or None; see `split_words`.
+    empty: no words. tokenizer: of transformers. language: code, or None; see `split_words`. onsets: seconds, from
+    `timing.onsets`.
     """
     if not len(times):
         return []
@@ -90,9 +96,16 @@ def word_timings(
     for word, tokens in split_words(text_tokens, tokenizer, language):
         end = begin + len(tokens)
         probability = float(np.mean(np.exp(logprobs[begin:end])))
-        timings.append(WordTiming(word, tokens, float(times[begin]), float(times[end]), probability))
+        onset = None if onsets is None else float(onsets[begin + _first_with_letters(tokens, tokenizer)])
+        timings.append(WordTiming(word, tokens, float(times[begin]), float(times[end]), probability, onset))
         begin = end
     return timings
+
+
+def _first_with_letters(tokens: Sequence[int], tokenizer: Any) -> int:
+    """Return the place of a word's first token with a letter or a digit, before which there are marks; otherwise 0."""
+    spoken = (place for place, token in enumerate(tokens) if any(map(str.isalnum, _decode([token], tokenizer))))
+    return next(spoken, 0)
 
 
 def place_words(
@@ -128,16 +141,20 @@ def place_words(
         while end < len(timings) and covered < count:
             covered += len(timings[end].tokens)
             end += 1
-        words = [
-            Word(round(time_offset + each.start, 2), round(time_offset + each.end, 2), each.word, each.probability)
-            for each in timings[begin:end]
-        ]
+        words = [_placed(each, time_offset) for each in timings[begin:end]]
         begin = end
         segment = _settle(segment, words, median, last_speech_timestamp)
         if words:
             last_speech_timestamp = segment.end
         placed.append(segment)
     return placed
+
+
+def _placed(timing: WordTiming, time_offset: float) -> Word:
+    start, end = round(time_offset + timing.start, 2), round(time_offset + timing.end, 2)
+    if timing.onset is None:
+        return Word(start, end, timing.word, timing.probability)
+    return AttendedWord(start, end, timing.word, timing.probability, time_offset + timing.onset)
 
 
 def merge_punctuation(timings: Sequence[WordTiming], prepended: str, appended: str) -> list[WordTiming]:
