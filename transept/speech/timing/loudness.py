@@ -11,12 +11,15 @@ from transept.speech.vad.spans import SAMPLE_RATE
 
 FRAME = 80  # samples
 PER_SECOND = SAMPLE_RATE // FRAME  # frames
-EMPHASIS = 0.95  # of the previous sample is subtracted: hum counts less, and the hiss of an s counts more
+EMPHASIS = 0.5  # of the previous sample is subtracted: hum counts less, and the hiss of an s counts more
 SILENCE = 1e-10  # mean square that counts as no sound: -100 dB
 BELOW_LOUD = 36.0  # dB below the loud frames: quiet
-ABOVE_NOISE = 6.0  # dB above the quietest 55 ms: still quiet, because noise varies
-LEAST_RANGE = 10.0  # dB below the loud frames at which a frame is never quiet
-CLEAR = 8.0  # dB from the threshold at which a frame is surely quiet, or surely not
+QUIETEST = 3  # per cent of the means over 55 ms, which are noise
+ABOVE_NOISE = 4.0  # dB above the noise: still quiet, because noise varies
+LEAST_RANGE = 6.0  # dB below the loud frames at which a frame is never quiet
+DIGITAL = 45.0  # dB below the loud frames: fainter than a room
+ROOM = 28.0  # dB below the loud frames: no room is louder, unless the noise never stops
+CLEAR = 5.0  # dB from the threshold at which a frame is surely quiet, or surely not
 SHORTEST_PAUSE = 5  # frames
 AROUND = 30  # frames to either side, whose mean a dip is compared with
 DEEP = 10.0  # dB of a dip that counts as 1
@@ -47,8 +50,7 @@ class Loudness:
         rough = waveform[1:] - EMPHASIS * waveform[:-1]
         squares = np.square(rough[: len(rough) // FRAME * FRAME], dtype=np.float64).reshape(-1, FRAME).mean(axis=1)
         decibels = 10 * np.log10(_smooth(squares, 1) + SILENCE)
-        loud, noise = np.percentile(decibels, 95), np.percentile(_smooth(decibels, 5), 3)
-        threshold = min(max(loud - BELOW_LOUD, noise + ABOVE_NOISE), loud - LEAST_RANGE)
+        threshold = _quiet_threshold(decibels)
         quietness = np.clip((threshold - decibels) / CLEAR, -1.0, 1.0)
         steps = np.diff((decibels < threshold).astype(np.int8), prepend=0, append=0)
         begins, ends = np.flatnonzero(steps == 1), np.flatnonzero(steps == -1)
@@ -57,6 +59,19 @@ class Loudness:
         return cls(
             np.concatenate([[0.0], np.cumsum(quietness)]), relief.clip(-DEEPEST, DEEPEST), begins[long], ends[long]
         )
+
+
+def _quiet_threshold(decibels: np.ndarray) -> float:
+    """Return the loudness below which a frame is quiet, from that of the loud frames and of the noise.
+
+    Parts of a recording may be digital silence, and others have noise, which is then the noise of the room.
+    """
+    loud, smooth = np.percentile(decibels, 95), _smooth(decibels, 5)
+    room = smooth[smooth >= loud - DIGITAL]
+    noise = np.percentile(smooth, QUIETEST)
+    if len(room):
+        noise = max(noise, min(np.percentile(room, QUIETEST), loud - ROOM))
+    return float(min(max(loud - BELOW_LOUD, noise + ABOVE_NOISE), loud - LEAST_RANGE))
 
 
 def _smooth(values: np.ndarray, around: int) -> np.ndarray:
