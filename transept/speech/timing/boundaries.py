@@ -45,7 +45,7 @@ DIP = 0.5  # gain of a boundary in a dip of 10 dB
 SPREAD = 0.4  # standard deviation of the logarithm of a word's length
 UNLIKELIEST = 6.0  # the most that an unlikely length costs
 SHORTEST = 6  # frames of a word
-TOO_SHORT = 20.0  # cost of a shorter one, and of half a frame less 0.25 more
+TOO_SHORT = 20.0  # cost of a shorter one, plus a half for each frame that it lacks
 USUAL_LETTER = 0.07  # seconds of a letter, if too few words tell
 USUAL_WORDS = (0.05, 1.0)  # seconds between two onsets from which the length of a letter is measured
 
