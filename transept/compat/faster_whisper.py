@@ -39,7 +39,8 @@ Task: TypeAlias = Literal["transcribe", "translate"]
 
 logger = logging.getLogger(__name__)
 
-DEFAULTS = {"beam_size": 5, "patience": 1.0, "mode": SEQUENTIAL}  # where they differ from Transept's
+# where they differ from Transept's
+DEFAULTS = {"beam_size": 5, "patience": 1.0, "mode": SEQUENTIAL, "refine_word_times": False}
 BATCHED_DEFAULTS = {**DEFAULTS, "without_timestamps": True, "mode": BATCHED}
 ENGINE_DEFAULTS = {"cpu_threads": 0, "download_root": None, "local_files_only": False}
 

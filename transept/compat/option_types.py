@@ -47,6 +47,7 @@ class FasterWhisperKeywords(TypedDict, total=False):
     max_new_tokens: int | None
     token_logprobs: bool
     word_timestamps: bool
+    refine_word_times: bool
     prepend_punctuations: str
     append_punctuations: str
     clip_timestamps: Sequence[float] | Sequence[Mapping[str, float]] | str | None
@@ -104,6 +105,7 @@ class OpenaiWhisperKeywords(TypedDict, total=False):
     max_initial_timestamp: float | None
     max_new_tokens: int | None
     token_logprobs: bool
+    refine_word_times: bool
     multilingual: bool
     language_detection_segments: int
     language_detection_threshold: float

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from functools import partial
 
 from transept.core.jobs.job import Job
@@ -19,10 +18,9 @@ from transept.speech.vad.spans import SAMPLE_RATE, Span
 
 
 class CompatTranscriber(Transcriber):
-    """A Transcriber whose words have the attention's times, as in openai-whisper and faster-whisper."""
+    """A Transcriber whose words may have a duration of zero, as in openai-whisper and faster-whisper."""
 
     def _recording(self, audio: AudioInput, options: TranscriptionOptions) -> Job:
-        options = dataclasses.replace(options, refine_word_times=False)
         return conversation.transcribe(self.model, audio, self.engine.config.limits, options)
 
 
@@ -37,7 +35,6 @@ class ClipTranscriber(CompatTranscriber):
         if options.mode != BATCHED or options.diarize or options.channel == EACH:
             return super()._recording(audio, options)
         prepare = partial(recording.prepare_batched, find_windows=_clip_windows)
-        options = dataclasses.replace(options, refine_word_times=False)
         return recording.transcribe(self.model, audio, self.engine.config.limits, options, prepare)
 
 

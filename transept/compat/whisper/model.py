@@ -184,6 +184,7 @@ class Whisper:
             "append_punctuations": append_punctuations,
             "clip_timestamps": clip_timestamps,
             "hallucination_silence_threshold": hallucination_silence_threshold,
+            "refine_word_times": False,
             "mode": BATCHED if asked.get("batched") else SEQUENTIAL,
             **by_own_names(asked, own),
         }

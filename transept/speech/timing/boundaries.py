@@ -85,8 +85,11 @@ def _placed(words: Sequence[AttendedWord], waveform: Waveform, limits: tuple[flo
     """Return a run of words with their boundaries."""
     first = max(limits[0], min(word.onset for word in words) - MARGIN)
     last = min(limits[1], max(max(word.end, word.onset) for word in words) + MARGIN)
-    within = np.clip([(word.start, word.end) for word in words], *limits).tolist()
-    plain = [Word(*times, word.word, word.probability) for word, times in zip(words, within, strict=True)]
+    starts, ends = (np.clip([getattr(word, side) for word in words], *limits) for side in ("start", "end"))
+    plain = [
+        Word(float(start), float(end), word.word, word.probability)
+        for word, start, end in zip(words, starts, ends, strict=True)
+    ]
     stretch = waveform[max(0, round(first * SAMPLE_RATE)) : max(0, round(last * SAMPLE_RATE))]
     if len(words) * SHORTEST_WORD > limits[1] - limits[0]:  # of a text that a model made up
         return plain
