@@ -163,7 +163,7 @@ def schema_of_answer(document: dict[str, Any], path: str, media_type: str = JSON
 def test_answers_about_speech_have_their_schema(
     stream: bool, fields: dict[str, str], document: dict[str, Any], server: ServeProcess, clip: Path
 ) -> None:
-    data = {**fields, "temperature": "0", "stream": str(stream), "progress": "true"}
+    data = {**fields, "temperature": "0", "stream": str(stream), "progress": str(stream)}
     answer = server.client.post(SPEECH[0], data=data, files={"file": clip.read_bytes()})
     assert answer.status_code == 200
     if not stream:
