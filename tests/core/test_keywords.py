@@ -24,7 +24,6 @@ from transept.core.request.keywords import (
     Spelling,
     keywords,
     spellings,
-    token_ids_of,
     tokenize_keywords,
 )
 from transept.core.request.prompt_probe import PromptProbe
@@ -169,7 +168,7 @@ def test_spellings_that_the_model_cannot_write_are_left_out(tokenizer: PlainToke
     found = tokenize_keywords(given, 3.0, tokenizer, 51_864)
     assert {tokenizer.decode(each.token_ids) for each in found} == {" a", "a", " A", "A", tokenizer.decode([7, 5000])}
     assert all(max(each.token_ids) < 4_000 for each in tokenize_keywords(given, 3.0, tokenizer, 4_000))
-    assert token_ids_of(given) == [7, 5000]
+    assert given.token_ids == {7, 5000}
     with pytest.raises(ParameterError, match="need a tokenizer, which this checkpoint lacks"):
         tokenize_keywords(given, 3.0, None, 51_864)
 

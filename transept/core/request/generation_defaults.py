@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
-from transept.core.request.keywords import token_ids_of
+from transept.core.request.keywords import Keywords
 from transept.core.request.sampling_params import SamplingParams
 from transept.options import refusal
 
@@ -181,7 +181,7 @@ def _check_vocabulary(params: SamplingParams, vocab_size: int) -> None:
         "suppress_tokens": params.suppress_tokens or (),
         "begin_suppress_tokens": params.begin_suppress_tokens or (),
         "bad_words_ids": [token for word in params.bad_words_ids or () for token in word],
-        "keywords": token_ids_of(params.keywords),  # type: ignore[arg-type]
+        "keywords": params.keywords.token_ids if isinstance(params.keywords, Keywords) else (),
         "forced_bos_token_id": () if forced_bos is None else (forced_bos,),
         "forced_eos_token_id": params.forced_eos_token_id or (),
         "eos_token_ids": params.eos_token_ids or (),

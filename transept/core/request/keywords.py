@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
@@ -18,7 +18,7 @@ from transept.options import LONE_SURROGATE, Option
 
 MAX_KEYWORDS = 10_000
 MAX_KEYWORD_LENGTH = 200  # characters, or token ids
-DEFAULT_BOOST = 4.0
+DEFAULT_BOOST = 5.0
 MAX_BOOST = 100.0  # far above the difference of any two log probabilities that matters
 SEARCH_WIDTH = 4  # beams of a KeywordSearch at most, if max_num_seqs allows them
 REMEMBERED = 32  # different lists of keywords
@@ -31,7 +31,17 @@ GivenKeywords: TypeAlias = Mapping[str, float] | Sequence[str | Sequence[int] | 
 class Keywords(tuple[tuple[Term, float | None], ...]):
     """Checked terms, each with its boost; None: the option keyword_boost."""
 
-    __slots__ = ()
+    @cached_property
+    def token_ids(self) -> frozenset[int]:
+        """The token ids of terms that were given as such."""
+        return frozenset(token for term, _ in self if not isinstance(term, str) for token in term)
+
+    @cached_property
+    def _hash(self) -> int:
+        return tuple.__hash__(self)
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 class Spelling(NamedTuple):
@@ -190,11 +200,6 @@ def tokenize_keywords(given: Keywords, boost: float, tokenizer: Any | None, voca
 def _is_unspaced(character: str) -> bool:
     """True for a letter of a script that puts no blanks between words, such as Chinese or Thai."""
     return unicodedata.name(character, "").startswith(UNSPACED)
-
-
-def token_ids_of(given: Sequence[tuple[Term, float | None]]) -> list[int]:
-    """Return the token ids of terms that were given as such."""
-    return [token for term, _ in given if not isinstance(term, str) for token in term]
 
 
 KEYWORDS = Option(

@@ -54,7 +54,7 @@ class KeywordSearch:
         self, beams: list[Sequence], sampled: Mapping[int, list[SampledToken]], end: Callable[[int, int], End | None]
     ) -> list[Branch]:
         """Advance the search by one step; see `BeamSearch.advance`. sampled: the most likely token first."""
-        branches = self._kept([self._branch(beam, token) for beam in beams for token in sampled[beam.seq_id]])
+        branches = self._kept(self._branches(beams, sampled))
         running: list[Branch] = []
         for branch in branches:
             ended = end(branch.token.token_id, len(branch.parent.output_token_ids) + 1)
@@ -71,9 +71,23 @@ class KeywordSearch:
         best = max((self._score(each) for each in self.hypotheses), default=-math.inf)
         return [branch for branch in running if branch.total > best]
 
-    def _branch(self, beam: Sequence, token: SampledToken) -> Branch:
-        total = total_of(beam) + token.logprob + token.boost
-        return Branch(beam, token, total, total - self.tree.refund([*beam.output_token_ids, token.token_id]))
+    def _branches(self, beams: list[Sequence], sampled: Mapping[int, list[SampledToken]]) -> list[Branch]:
+        """Return the beams with each of their tokens, without those that are clearly behind."""
+        found = [
+            (beam, token, total_of(beam) + token.logprob + token.boost)
+            for beam in beams
+            for token in sampled[beam.seq_id]
+        ]
+        # A token without a boost is outside of keywords, so all of its total is sure.
+        floor = max((total for _, token, total in found if token.boost == 0.0), default=-math.inf) - SLACK
+        return [
+            Branch(beam, token, total, total - self._refund(beam, token))
+            for beam, token, total in found
+            if total > floor
+        ]
+
+    def _refund(self, beam: Sequence, token: SampledToken) -> float:
+        return 0.0 if token.boost == 0.0 else self.tree.refund([*beam.output_token_ids, token.token_id])
 
     def _kept(self, branches: list[Branch]) -> list[Branch]:
         """Return the branches that continue or end, the surest first. With one beam, the one of the highest total.

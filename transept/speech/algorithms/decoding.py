@@ -35,7 +35,8 @@ class DecodedWindow:
     """The result of decoding a window.
 
     tokens: including timestamps and the prefix, without the end of text. text: of all tokens, stripped of blanks.
-    avg_logprob: mean log probability over the new tokens and the end of text. compression_ratio: of zlib on the text.
+    avg_logprob: mean log probability over the new tokens and the end of text. avg_boost: what keywords added to it.
+    compression_ratio: of zlib on the text.
     no_speech_prob: probability of silence; 0 if the family has no token for it. token_logprobs: one for each token, if
     requested; 0 for the prefix's tokens. context: frames that the encoder read; None: the whole window. is_finished:
     True if decoding reached the end of text.
@@ -50,6 +51,7 @@ class DecodedWindow:
     token_logprobs: list[float] | None = None
     context: int | None = None
     is_finished: bool = True
+    avg_boost: float = 0.0
 
     def is_silent(self, options: TranscriptionOptions) -> bool:
         """True if the window is skipped: silence is likely, and its text is unlikely."""
@@ -58,8 +60,12 @@ class DecodedWindow:
         return options.logprob_threshold is None or self.avg_logprob <= options.logprob_threshold
 
     def needs_fallback(self, options: TranscriptionOptions) -> bool:
-        """True if the text is too repetitive, or too unlikely although silence is unlikely as well."""
-        unlikely = options.logprob_threshold is not None and self.avg_logprob < options.logprob_threshold
+        """True if the text is too repetitive, or too unlikely although silence is unlikely as well.
+
+        A text with keywords is as likely as they make it: a rare name must not be decoded again.
+        """
+        logprob = self.avg_logprob + self.avg_boost
+        unlikely = options.logprob_threshold is not None and logprob < options.logprob_threshold
         if unlikely and options.no_speech_threshold is not None and self.no_speech_prob > options.no_speech_threshold:
             return False
         limit = options.compression_ratio_threshold
@@ -208,6 +214,7 @@ def _decoded(
         token_logprobs=token_logprobs,
         context=context,
         is_finished=len(tokens) < len(best.token_ids),
+        avg_boost=best.cumulative_boost / (len(tokens) + 1),
     )
 
 
