@@ -17,6 +17,7 @@ class FasterWhisperKeywords(TypedDict, total=False):
     """The options of a transcription in faster-whisper's interface."""
 
     target_language: str | None
+    quality: Literal["fast", "balanced", "best"] | None
     temperature: float | Sequence[float]
     beam_size: int | None
     best_of: int | None
@@ -83,6 +84,7 @@ class OpenaiWhisperKeywords(TypedDict, total=False):
     language: str | None
     target_language: str | None
     task: Literal["transcribe", "translate"] | None
+    quality: Literal["fast", "balanced", "best"] | None
     beam_size: int | None
     best_of: int | None
     patience: float | None

@@ -45,6 +45,7 @@ class AlignmentKeywords(TypedDict, total=False):
     """The options of a forced alignment."""
 
     language: str | None
+    quality: Literal["fast", "balanced", "best"] | None
     temperature: float | Sequence[float]
     beam_size: int | None
     best_of: int | None

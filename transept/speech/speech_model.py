@@ -26,7 +26,7 @@ from transept.registry.plugin_calls import call_declared
 from transept.registry.plugins import discover
 from transept.speech.calibration import calibrated_margin
 from transept.speech.language_names import LANGUAGES
-from transept.speech.options import DEFAULT_BEST_OF, TRANSLATES_TO, TranscriptionOptions
+from transept.speech.options import BEAMS, DEFAULT_BEST_OF, TRANSLATES_TO, TranscriptionOptions
 from transept.speech.redaction import NAMES
 from transept.speech.tokenizer import SpeechTokenizer
 
@@ -114,8 +114,14 @@ class SpeechModel:
         )
 
     def options(self, given: Mapping[str, Any]) -> TranscriptionOptions:
-        """Return the options, with a default best_of that fits into the engine's batch. Raises ParameterError."""
-        return TranscriptionOptions(**{"best_of": min(DEFAULT_BEST_OF, self.max_num_seqs), **given})
+        """Return the options, with a default best_of and quality that fit into the engine's batch.
+
+        Raises ParameterError.
+        """
+        defaults: dict[str, Any] = {"best_of": min(DEFAULT_BEST_OF, self.max_num_seqs)}
+        if self.max_num_seqs < BEAMS["balanced"]:
+            defaults["quality"] = "fast"
+        return TranscriptionOptions(**{**defaults, **given})
 
     def check(self, options: TranscriptionOptions) -> None:
         """Raise ParameterError for a language, a task, times, tokens or a prompt that this model does not support.
@@ -124,7 +130,7 @@ class SpeechModel:
         samples or beams than the engine runs at a time.
         """
         most = self.max_num_seqs
-        asked = "beam_size" if options.beam_size else "patience"
+        asked = next((name for name in ("beam_size", "quality") if getattr(options, name)), "patience")
         widths = (("best_of", "best_of", options.best_of or 1), ("beam_size", asked, options.num_beams))
         for name, told, width in widths:
             if width > most:
