@@ -163,7 +163,7 @@ def test_a_model_of_one_language(tiny_en_dir: Path, prompts: np.ndarray) -> None
     for language in (None, "auto", "en", "English", "en-US"):
         transcript = transcriber.transcribe(audio, language=language)
         assert (transcript.language, transcript.language_probability) == ("en", None)
-    with pytest.raises(ParameterError, match=r"has no language 'englsh'\. Did you mean 'english'"):
+    with pytest.raises(ParameterError, match=r"has no language 'Englsh'\. Did you mean 'english'"):
         transcriber.transcribe_many([], language="Englsh")
     for options in ({"language": "German"}, {"task": "translate"}, {"multilingual": True}):
         with pytest.raises(ParameterError, match=r"English|one language"):

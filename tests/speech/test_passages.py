@@ -110,7 +110,7 @@ def test_a_recording_without_long_silence_is_decoded_as_in_sequential_mode_with_
 ) -> None:
     recording = joined(speech_dir / "librivox")
     auto = tiny.transcribe(recording, refine_word_times=False)
-    sequential = tiny.transcribe(recording, mode="sequential", word_timestamps=True)
+    sequential = tiny.transcribe(recording, mode="sequential", quality="balanced", word_timestamps=True)
     with_words = tiny.transcribe(recording, word_timestamps=True, refine_word_times=False)
     assert [dataclasses.replace(each, words=None) for each in with_words.segments] == auto.segments
     assert auto.text == sequential.text

@@ -117,11 +117,27 @@ def test_what_cannot_be(given: dict[str, Any], message: str) -> None:
         TranscriptionOptions(**given)
 
 
+@pytest.mark.parametrize(
+    ("options", "num_beams"),
+    [
+        ({}, 3),
+        ({"mode": "sequential"}, 1),
+        ({"mode": "batched"}, 1),
+        ({"mode": "batched", "quality": "balanced"}, 3),
+        ({"quality": "fast"}, 1),
+        ({"quality": "best"}, 5),
+        ({"quality": "best", "beam_size": 2}, 2),
+        ({"quality": "fast", "patience": 2.0}, 1),
+    ],
+)
+def test_quality_is_a_number_of_beams(options: dict[str, Any], num_beams: int) -> None:
+    assert TranscriptionOptions(**options).num_beams == num_beams
+
+
 def test_patience_without_a_width_is_of_five_beams() -> None:
     assert TranscriptionOptions(patience=2.0).num_beams == 5
     assert TranscriptionOptions(patience=1.0, beam_size=1).num_beams == 1
     assert TranscriptionOptions(beam_size=3).num_beams == 3
-    assert TranscriptionOptions().num_beams == 1
 
 
 @pytest.mark.parametrize("first", [0.0, 0.3, 1.0, 1.5])
@@ -134,7 +150,9 @@ def test_temperatures_rise_by_the_increment_as_in_openai_whispers_command(first:
 
 
 def test_several_temperatures_take_no_increment() -> None:
-    assert rising_temperatures("0,0.4", 0.1) == (0.0, 0.4)
+    assert rising_temperatures("0,0.4", None) == (0.0, 0.4)
+    with pytest.raises(ParameterError, match="all temperatures to try; leave temperature_increment_on_fallback out"):
+        rising_temperatures("0,0.4", 0.1)
     assert rising_temperatures(0.3, None) == (0.3,)
 
 

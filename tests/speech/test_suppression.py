@@ -50,7 +50,9 @@ def test_a_regular_expression_matches_whole_tokens(transcriber: Transcriber) -> 
     assert suppressed(transcriber, suppress_regex="", suppress_tokens=()) == set()
 
 
-@pytest.mark.parametrize("mode", [{}, {"batched": True}, {"beam_size": 2}], ids=["sequential", "batched", "beams"])
+@pytest.mark.parametrize(
+    "mode", [{"quality": "fast"}, {"batched": True}, {"beam_size": 2}], ids=["auto", "batched", "beams"]
+)
 def test_numbers_are_written_as_words(transcriber: Transcriber, menu: Path, mode: dict[str, Any]) -> None:
     assert transcriber.transcribe(menu, **mode).text == "Press 1 to accept this call or 2 to reject it."
     in_words = transcriber.transcribe(menu, suppress_numerals=True, **mode).text

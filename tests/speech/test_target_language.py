@@ -103,7 +103,7 @@ def test_what_a_model_does_not_write_is_refused(transcriber: Transcriber, tiny_e
     with pytest.raises(ParameterError, match="no target languages, so 'de' is not one; leave target_language out"):
         only_english.transcribe_many([], target_language="de")
     assert only_english.transcribe_many([], target_language="en", language="English")
-    for spoken, advice in (("German", "'de'; use a multilingual one, or leave"), ("Klingon", "'klingon'; leave")):
+    for spoken, advice in (("German", "'German'; use a multilingual one, or leave"), ("Klingon", "'Klingon'; leave")):
         for options in ({}, {"target_language": "English"}):
             with pytest.raises(ParameterError, match=f"English only, not {advice} language out if English is spoken"):
                 only_english.transcribe_many([], language=spoken, **options)

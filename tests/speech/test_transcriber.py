@@ -99,6 +99,7 @@ def test_a_small_engine_draws_as_many_as_it_runs_at_a_time(tiny_en_dir: Path, cl
     assert transcript.options.best_of == 4
     for options, message in (
         ({"best_of": 5}, "best_of=5 needs 5 sequences at a time, but max_num_seqs is 4"),
+        ({"quality": "best"}, "quality='best' needs 5 .* set beam_size to at most 4"),
         ({"beam_size": 6}, "beam_size=6 needs 6 sequences at a time, but max_num_seqs is 4"),
         ({"patience": 2.0}, "patience=2.0 needs 5 .* set beam_size to at most 4, or raise max_num_seqs to 5"),
         ({"num_beams": 6}, "num_beams=6 needs 6 .* set num_beams to at most 4"),

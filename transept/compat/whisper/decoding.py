@@ -20,7 +20,7 @@ from transept.speech.algorithms.language import window_language
 from transept.speech.algorithms.prompt import window_prompt
 from transept.speech.algorithms.source import Source
 from transept.speech.option_values import language_or_none
-from transept.speech.options import TranscriptionOptions
+from transept.speech.options import SEQUENTIAL, TranscriptionOptions
 from transept.speech.speech_model import SpeechModel
 from transept.speech.transcriber import Transcriber
 
@@ -70,7 +70,7 @@ class DecodingOptions:
         thresholds = ("compression_ratio_threshold", "logprob_threshold", "no_speech_threshold")
         task = "transcribe" if self.task == "lang_id" else self.task
         with errors_as_given(vars(self), (), RENAMED):
-            return TranscriptionOptions(**{**given, "task": task, **dict.fromkeys(thresholds)})
+            return TranscriptionOptions(**{**given, "task": task, "mode": SEQUENTIAL, **dict.fromkeys(thresholds)})
 
 
 @dataclass(frozen=True)
