@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 DEFAULT_MODEL = "base"
 MOST_USED = (  # which --help shows; --help-all shows all
     *("--model", "--language", "--task", "--output-format", "--output-dir", "--json", "--verbose"),
-    *("--word-timestamps", "--initial-prompt", "--mode", "--quality", "--diarize", "--recursive", "--skip-existing", "--device"),
+    *("--word-timestamps", "--initial-prompt", "--mode", "--quality", "--diarize", "--device"),
     "--quantization",
 )
 

@@ -100,10 +100,10 @@ class TranscriptionOptions:
     quality: Annotated[
         Literal["fast", "balanced", "best"] | None,
         speech(
-            "fast: greedy, balanced: a beam search of width 3, or best: of width 5",
+            "fast: greedy, balanced (default): 3 beams, best: 5 beams",
             "None: balanced in auto mode, otherwise fast. beam_size takes its place.",
             metavar="LEVEL",
-            default="balanced in auto mode",
+            default="",
         ),
     ] = None
     temperature: Annotated[
@@ -318,7 +318,7 @@ class TranscriptionOptions:
     refine_word_times: Annotated[
         bool,
         times(
-            "move the starts and ends of words to where the sound changes (default); --no- keeps the attention's",
+            "words start and end where the sound changes (default); --no- keeps the attention's times",
             "No effect in sequential mode, whose times are openai-whisper's.",
         ),
     ] = True
