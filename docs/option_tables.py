@@ -39,8 +39,8 @@ checkers refuse wrong ones.
 
 In Python, options are keyword arguments. A flag may be written with underscores (`--beam_size`). A flag without a value
 may be followed by `True` or `False`. A form field of `POST /v1/audio/transcriptions` has the option's own name.
-`vad_options` is sent as JSON, or with a field such as `vad_options[threshold]` for each of its options. Of the
-commands, only `transept serve` reads options from environment variables; the others report those that they do not read.
+`vad_options` is sent as JSON, or with a field such as `vad_options[threshold]` for each of its options. Only
+`transept serve` reads options from environment variables. The other commands report such variables as ignored.
 """
 ALIASES = """## Other programs' names
 

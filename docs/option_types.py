@@ -29,7 +29,7 @@ from transept.text.options import TextOptions, TranslationOptions
 from transept.vision.options import ReadingOptions
 
 PACKAGE = Path(__file__).parent.parent / "transept"
-HEAD = '''"""Types of the keywords of public calls, for type checkers and editors; nothing imports them as it runs.
+HEAD = '''"""Types of the keywords of public calls, for type checkers and editors; never imported at run time.
 
 Generated from the declarations of options by `make option-types`; do not edit.
 """
@@ -72,7 +72,7 @@ FILES = {
     "core/request": (
         Keywords(
             "SingleTextKeywords",
-            "SamplingParams that a call with one text as its result takes",
+            "SamplingParams for a call that returns one text",
             SamplingParams,
             without=WITHOUT_RESULT,
         ),

@@ -48,7 +48,7 @@ def test_rules_by_themselves_and_errors(command: Command, tmp_path: Path) -> Non
     assert "max_chars_per_second 1" in command("check-subtitles", good, "--max-chars-per-second", "13").stdout
     done = command("check-subtitles", good)
     assert done.returncode == 2
-    assert "name the rules to check with --style netflix" in done.stderr
+    assert "give the rules to check: --style netflix" in done.stderr
     done = command("check-subtitles", tmp_path / "gone.srt", tmp_path / "talk.doc", good, "--style", "netflix")
     assert done.returncode == 1
     assert "cannot read" in done.stderr
@@ -63,7 +63,7 @@ def test_commands_say_which_rules_no_layout_keeps(command: Command, tmp_path: Pa
         "00:00:02,000 --> 00:00:03,000\nIt was gone, and nobody could tell me why.\n"
     )
     slow.write_text(GOOD)
-    for source, told in ((fast, "subtitles that break one: max_chars_per_second"), (slow, "")):
+    for source, told in ((fast, "subtitles that break each: max_chars_per_second"), (slow, "")):
         made = tmp_path / "made.srt"
         done = command("convert", source, made, "--style", "netflix")
         assert done.returncode == 0

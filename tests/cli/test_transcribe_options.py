@@ -182,7 +182,7 @@ def test_a_file_of_keywords_adds_to_those_of_the_command(tmp_path: Path) -> None
     ("content", "message"),
     [
         (None, "keywords_file: cannot read"),
-        (b"Ada\tloud\n", "'loud' after 'Ada' and a tab is not a number"),
+        (b"Ada\tloud\n", "the boost 'loud' of 'Ada' is not a number"),
         (b"\xff\xfe", "it is not UTF-8 text"),
         (b"Ada\t-1\n", "the boost -1.0 of 'Ada'"),
     ],

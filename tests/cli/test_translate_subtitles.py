@@ -38,7 +38,7 @@ def test_subtitles_get_the_translations_and_keep_their_times(command: Command, f
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["talk.srt", *TO_PHONEMES, "-o", "talk"], 2, "talk has no suffix of a format; give one with -f"),
+        (["talk.srt", *TO_PHONEMES, "-o", "talk"], 2, "talk has no suffix that names a format; give one with -f"),
         (["talk.str", *TO_PHONEMES, "-o", "a.srt"], 1, 'cannot read "talk.str": No such file'),
         (["talk.srt", "--model", T5, "--target-language", "German"], 2, "German"),
         (["talk.srt", *TO_PHONEMES, "--max-line-count", "2"], 2, "--max-line-count needs the width"),

@@ -132,7 +132,7 @@ def test_a_folder_is_transcribed_as_it_fills(
         (["talks"], "talks is not a folder"),
         ([".", "--settle", "-1"], "--settle must be a number of at least 0"),
         ([".", "-f", "str"], "Did you mean 'srt'"),
-        ([".", "--redact", "names"], "names are found by a plugin"),
+        ([".", "--redact", "names"], "to find names needs a plugin"),
         ([".", "--max-line-width", "20", "-f", "txt"], "--max-line-width lays out subtitles"),
     ],
 )

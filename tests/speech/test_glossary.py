@@ -85,7 +85,7 @@ def test_files_of_terms(tmp_path: Path, name: str, text: str) -> None:
         ({"a": 1}, "a term is a wrong and a right spelling"),
         ('{"a": ', "begins like a JSON object"),
         ({"a" * 201: "b"}, "a term has 1 to 200 characters"),
-        ({str(n): "a" for n in range(MOST_TERMS + 1)}, "5000 are the most"),
+        ({str(n): "a" for n in range(MOST_TERMS + 1)}, "give at most 5000"),
         (Path("/nowhere/terms.txt"), r"cannot read \"/nowhere/terms.txt\": No such file"),
     ],
     ids=str,

@@ -90,5 +90,5 @@ def test_names_need_one_plugin() -> None:
     two = (plugin(lambda **_: [[]], "a"), plugin(lambda **_: [[]], "b"))
     with pytest.raises(ParameterError, match=r"2 plugins find names: a .* TRANSEPT_DISABLE_PLUGINS=transept-b"):
         find_name_finder(Plugins(two))
-    with pytest.raises(ParameterError, match="names are found by a plugin"):
+    with pytest.raises(ParameterError, match="to find names needs a plugin"):
         spoken(" Anna.").redacted("names")

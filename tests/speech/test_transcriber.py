@@ -208,7 +208,7 @@ def test_streams_and_transcripts_are_corrected_and_redacted(transcriber: Transcr
     assert edited.text == plain.text.replace(first, "At [number]")
     assert edited.segments == found
     assert not any(segment.tokens for segment in found)
-    with pytest.raises(ParameterError, match="names are found by a plugin"):
+    with pytest.raises(ParameterError, match="to find names needs a plugin"):
         transcriber.transcribe(clip, redact="names")
 
 

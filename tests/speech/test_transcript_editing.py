@@ -71,9 +71,9 @@ def test_segments_are_split_and_joined() -> None:
     assert spoken(untimed.split(0, time=0.9)) == [(0.0, 0.9, " One"), (0.9, 2.0, " two.")]
     assert untimed.split(0, word=1).segments[0].words is None
     for wrong in ({"word": 0}, {"word": 2}, {"time": 0.1}, {"time": 9.0}):
-        with pytest.raises(ParameterError, match="leaves at least one on each side"):
+        with pytest.raises(ParameterError, match="must leave at least one on each side"):
             TWO.split(0, **wrong)
-    with pytest.raises(ParameterError, match="index must be a segment's, from 0 to 1, not 2"):
+    with pytest.raises(ParameterError, match="index must be the index of a segment, from 0 to 1, not 2"):
         TWO.split(2, word=1)
     with pytest.raises(ParameterError, match="last comes before first"):
         TWO.joined(1, 0)

@@ -93,7 +93,7 @@ def test_texts_without_blanks_do_not_run_together(tmp_path: Path) -> None:
     ("value", "message"),
     [
         ("Hello", r"talk\.json\": it is not JSON"),
-        ('{"segments": []}\n{"segments": []}', "If each line is a transcript, give one"),
+        ('{"segments": []}\n{"segments": []}', "If each line is a transcript, write one"),
         ("3", "its JSON is not an object with segments, or a list of segments"),
         ({"name": "transept", "version": 1}, "its JSON is not an object with segments"),
         ({"segments": 3}, r"talk\.json\": segments must be a list, not 3"),
@@ -148,7 +148,7 @@ def test_a_colon_in_a_few_subtitles_names_no_speaker(tmp_path: Path) -> None:
     assert [each.text for each in again] == [" Note: it is late.", " It is 10:30.", " Yes."]
     assert [each.speaker for each in again] == [None, None, None]
     file.write_text("Hello")
-    with pytest.raises(ParameterError, match=r"talk\.srt\": the text has no subtitle of the format srt"):
+    with pytest.raises(ParameterError, match=r"talk\.srt\": the text has no subtitles in the format srt"):
         Transcript.read(file)
     file.write_bytes(b"\xff\x00")
     with pytest.raises(ParameterError, match="it is not text in UTF-8"):

@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else argv
     arguments = _parser(given).parse_args(given)
     arguments.begin = begin  # so that reported times include imports and loading
-    _warn_of_variables(arguments.parser)
+    _warn_about_ignored_variables(arguments.parser)
     try:
         if sys.stdout is None:
             raise OSError(errno.EBADF, "standard output is closed; > /dev/null drops it")
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _warn_of_variables(command: Parser) -> None:
+def _warn_about_ignored_variables(command: Parser) -> None:
     if any(name.startswith("TRANSEPT_") for name in os.environ):
         from transept.serving.configuration import variables_without_effect
 

@@ -60,7 +60,7 @@ def run_chapters(arguments: argparse.Namespace, generator: TextGenerator, **opti
     """Print the chapters of the files, and return the exit code. options: of the text task."""
     chosen = ChapterOptions(arguments.chapters, arguments.chapter_minutes, arguments.markdown)
     if not (options.get("truncate") or options.get("chunk")):
-        options["chunk"] = True  # a chapter may be longer than the model reads
+        options["chunk"] = True  # a chapter may be longer than the model's input
     num_failed = 0
     for file in arguments.files:
         try:
@@ -75,7 +75,7 @@ def run_chapters(arguments: argparse.Namespace, generator: TextGenerator, **opti
             print(escape(json.dumps({"file": file, "chapters": found}, ensure_ascii=False)), flush=True)
         else:
             named = file if chosen.markdown or len(arguments.files) > 1 else ""
-            print(escape(_text(found, named, markdown=chosen.markdown)), flush=True)
+            print(escape(_shown(found, named, markdown=chosen.markdown)), flush=True)
     return 1 if num_failed else 0
 
 
@@ -84,22 +84,22 @@ def transcript_text(file: str) -> str | None:
     if Path(file).suffix.lower() not in SUFFIXES:
         return None
     try:
-        return _spoken(read_transcript(file).segments)
+        return _plain_text(read_transcript(file).segments)
     except ParameterError:
         return None
 
 
 def _summaries(generator: TextGenerator, passages: Sequence[Passage], options: Mapping[str, Any]) -> list[str]:
     """Return a summary of each passage. Raises the error of the first one that fails."""
-    results = generator.summarize([_spoken(each.segments) for each in passages], **options) if passages else []
+    results = generator.summarize([_plain_text(each.segments) for each in passages], **options) if passages else []
     for each in results:
         if each.error is not None:
             raise each.error
     return [each.text for each in results]
 
 
-def _spoken(segments: Sequence[Segment]) -> str:
-    """Return a text with a paragraph in each line, after the name of its speaker."""
+def _plain_text(segments: Sequence[Segment]) -> str:
+    """Return the text of segments, one paragraph a line, each after its speaker's name."""
     from transept.speech.paragraphs import paragraphs
 
     return "\n".join(f"{each.segments[0].attribution}{each.text}" for each in paragraphs(segments))
@@ -118,8 +118,8 @@ def title_of(summary: str) -> str:
     return title[: LONGEST_TITLE - 1].rpartition(" ")[0].rstrip(",;: ") + "…" if " " in title[:LONGEST_TITLE] else title
 
 
-def _text(chapters: Sequence[dict[str, Any]], file: str, *, markdown: bool) -> str:
-    """Return the chapters to read. file: the heading; "": none."""
+def _shown(chapters: Sequence[dict[str, Any]], file: str, *, markdown: bool) -> str:
+    """Return the chapters as text to print. file: their heading; "" for none."""
     from transept.speech.output.documents import shown_time
 
     head = f"{'# ' if markdown else ''}{file}\n\n" if file else ""
@@ -127,6 +127,6 @@ def _text(chapters: Sequence[dict[str, Any]], file: str, *, markdown: bool) -> s
     parts = []
     for each in chapters:
         line = f"{'## ' if markdown else ''}{shown_time(each['start'])} {each['title']}".rstrip()
-        is_whole = each["title"] == each["summary"].rstrip(".。")  # then the title says all
+        is_whole = each["title"] == each["summary"].rstrip(".。")  # the title is then the whole summary
         parts.append(f"{line}\n" if is_whole else f"{line}\n{blank}{each['summary']}\n")
     return head + "\n".join(parts)

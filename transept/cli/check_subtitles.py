@@ -1,4 +1,4 @@
-"""``transept check-subtitles FILE...``: report the rules of subtitles that files break."""
+"""``transept check-subtitles FILE...``: report the subtitle rules that files break."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "check-subtitles",
         help=COMMANDS["check-subtitles"],
         usage="transept check-subtitles [option ...] FILE ...",
-        description="Report the rules of a style that subtitles break, each with its subtitle and time. A rule can be "
-        "set to another number, and without a style rules are checked by themselves. Each style also reports lines "
-        "that end within a number or a name, or between an article and its noun.",
+        description="Report each rule of a style that a subtitle breaks, with its number and time. An option "
+        "sets one rule to another number; without a style, only the given rules are checked. Each style also reports "
+        "lines that end within a number or a name, or between an article and its noun.",
         epilog="Exit code: 0 no rule broken, 1 some broken or a file that cannot be read, 2 bad usage.",
         allow_abbrev=False,
     )
@@ -42,7 +42,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     for name in ("style", *UNITS):
         add_flag(parser, options[name])
     add_flag(parser, declared(TranscriptionOptions)["language"])
-    parser.add_argument("--summary", action="store_true", help="print a line for each file, and none for each rule")
+    parser.add_argument("--summary", action="store_true", help="print only one line for each file")
     parser.set_defaults(run=check_subtitles, parser=parser)
 
 
@@ -51,7 +51,7 @@ def check_subtitles(arguments: argparse.Namespace) -> int:
     layout = SubtitleLayout(**subtitle_layout(arguments))
     if not layout.needs_words:
         arguments.parser.error(
-            "name the rules to check with --style netflix, bbc or youtube, or one such as --min-gap 0.1"
+            "give the rules to check: --style netflix, bbc or youtube, or single rules such as --min-gap 0.1"
         )
     spoken = declared(TranscriptionOptions)["language"].taken(getattr(arguments, "language", None))
     code = 0
@@ -78,6 +78,6 @@ def check_subtitles(arguments: argparse.Namespace) -> int:
 
 
 def report(name: str, transcript: Transcript, layout: SubtitleLayout) -> None:
-    """Print the number of subtitles that break each rule on stderr, if a layout by rules has any. name: of the file."""
+    """Print on stderr how many subtitles break each rule, unless none does. name: the file's name."""
     if layout.styled and (broken := transcript.broken_rules(**vars(layout))):
-        print_stderr(f"{escape_name(name)}: no layout keeps all rules; subtitles that break one: {summary(broken)}")
+        print_stderr(f"{escape_name(name)}: no layout keeps all rules; subtitles that break each: {summary(broken)}")

@@ -9,7 +9,7 @@ COMMANDS: Mapping[str, str] = {
     "watch": "transcribe recordings as they appear in a folder",
     "align": "find the time of each word of a known text in a recording",
     "convert": "convert and edit transcripts and subtitles",
-    "check-subtitles": "report the rules of subtitles that files break",
+    "check-subtitles": "report the subtitle rules that files break",
     "calibrate": "find the shortest encoder input that loses no words",
     "summarize": "summarize text files",
     "translate": "translate text files",

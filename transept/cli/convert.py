@@ -31,11 +31,11 @@ MOST_USED = (
     *("--output-format", "--shift", "--speaker-names", "--glossary", "--redact", "--style", "--max-line-width"),
     "--max-line-count",
 )
-EDITS = ("glossary", "redact")  # options of a transcription that a finished transcript takes
+EDITS = ("glossary", "redact")  # options of a transcription that also apply to a finished transcript
 
 
 def speaker_names(name: str, given: Any) -> tuple[tuple[str, str], ...]:
-    """Return pairs of an old and a new name, also of the text ``A=Anna,B=Ben``."""
+    """Return pairs of an old and a new name, from a mapping or from a text such as ``A=Anna,B=Ben``."""
     if isinstance(given, Mapping):
         return tuple(given.items())
     if not isinstance(given, str):
@@ -52,13 +52,11 @@ def speaker_names(name: str, given: Any) -> tuple[tuple[str, str], ...]:
 class EditOptions:
     """Edits of a transcript."""
 
-    shift: Annotated[
-        float, Option("move all times by S seconds; negative: to earlier ones", metavar="S", default="0")
-    ] = 0.0
+    shift: Annotated[float, Option("move all times by S seconds, earlier if negative", metavar="S", default="0")] = 0.0
     speaker_names: Annotated[
         tuple[tuple[str, str], ...],
         Option(
-            "other names of speakers: SPEAKER_00=Anna,SPEAKER_01=Ben",
+            "new names of speakers: SPEAKER_00=Anna,SPEAKER_01=Ben",
             metavar="A=B,...",
             default="",
             parse=speaker_names,
@@ -86,14 +84,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     about = f"format of OUT: {', '.join(FORMATS)}"
     parser.add_argument("-f", "--output-format", type=format_of, metavar="FORMAT", help=about)
     parser.add_argument(
-        "--input-format", dest="format", metavar="FORMAT", help="format of IN, if its suffix does not tell"
+        "--input-format", dest="format", metavar="FORMAT", help="format of IN, if its suffix does not name it"
     )
     edits = parser.add_argument_group("edits")
     for each in declared(EditOptions).values():
         add_flag(edits, each)
     for name in EDITS:
         add_flag(edits, declared(TranscriptionOptions)[name])
-    about = "Without the times of words, words share the time of their subtitle by their lengths."
+    about = "If words have no times, the words of a subtitle share its time in proportion to their lengths."
     add_flags(parser, "subtitles", about, declared(SubtitleLayout).values())
     parser.set_defaults(run=convert, parser=parser)
 
@@ -127,7 +125,7 @@ def written(transcript: Transcript, format: str, output: str, layout: Mapping[st
 
 
 def read_transcript(file: str, format: str | None = None) -> Transcript:
-    """Return the transcript in a file. Raises PromptError for one that cannot be opened, ParameterError for another."""
+    """Return a file's transcript. Raises PromptError if it cannot be opened, ParameterError if it has no transcript."""
     from transept.speech.transcript import Transcript
 
     try:
@@ -166,11 +164,11 @@ def edits_of(arguments: argparse.Namespace) -> Edits:
 
 
 def output_format(arguments: argparse.Namespace) -> str:
-    """Return the format to write. Exits with a usage error if neither -f nor the suffix of OUT tells it."""
+    """Return the format to write. Exits with a usage error if neither -f nor the suffix of OUT names it."""
     suffix = arguments.output_format or Path(arguments.output).suffix.lower().removeprefix(".")
     if suffix == "docx" and arguments.output == STDOUT:
         arguments.parser.error("docx is not text; name a file to write instead of -")
     if suffix not in FORMATS:
         where = "standard output" if arguments.output == STDOUT else escape_name(arguments.output)
-        arguments.parser.error(f"{where} has no suffix of a format; give one with -f: {', '.join(FORMATS)}")
+        arguments.parser.error(f"{where} has no suffix that names a format; give one with -f: {', '.join(FORMATS)}")
     return str(suffix)

@@ -86,9 +86,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], na
         help="print text piece by piece during generation; needs --beam-size 1: a beam search prints all at once",
     )
     if name == "summarize":
-        transcripts = parser.add_argument_group(
-            TRANSCRIPTS, "Files of subtitles and transcripts are read as their text."
-        )
+        transcripts = parser.add_argument_group(TRANSCRIPTS, "Only the text of subtitles and transcripts is read.")
         for each in declared(ChapterOptions).values():
             add_flag(transcripts, each, default=each.default)
     long_documents = parser.add_argument_group(LONG_DOCUMENTS)

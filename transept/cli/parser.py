@@ -166,7 +166,7 @@ class Parser(argparse.ArgumentParser):
         return next((f" Here that is {ours}.{told}" for ours, told in meant if told), f" See {self.prog} --help.")
 
     def _without_flag(self, name: str) -> str:
-        """Return where an option of the engine, or of a text, that has no flag is set; empty if it is neither."""
+        """Return a sentence about how to set an option that has no flag; empty for an unknown name."""
         from transept.core.config import EngineConfig
         from transept.core.request.sampling_params import SamplingParams
 

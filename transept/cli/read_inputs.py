@@ -53,7 +53,7 @@ class Input:
 
     @property
     def recording(self) -> Recording:
-        """The name for its result files; a page's has its number: ``report-07.pdf``."""
+        """The name for its result files. For a page, it contains the page number: ``report-07.pdf``."""
         named = self.file
         if self.page is not None:
             digits = len(str(self.num_pages))

@@ -43,7 +43,7 @@ class CommandOptions:
     keywords_file: Annotated[
         str | None,
         Option(
-            "file of keywords: one a line, each with a boost after a tab if it has its own",
+            "file of keywords, one a line, each optionally followed by a tab and its boost",
             "Blank lines and lines that begin with # are skipped.",
             group=SPEECH,
             metavar="FILE",
@@ -177,7 +177,7 @@ def transcription_options(arguments: argparse.Namespace) -> dict[str, Any]:
         increment = command.temperature_increment_on_fallback
         several = isinstance(attempts := temperatures("temperature", first), tuple) and len(attempts) > 1
         if several and "temperature_increment_on_fallback" not in given:
-            increment = None  # several temperatures are all that are tried
+            increment = None  # a list of temperatures is complete
         options["temperature"] = rising_temperatures(first, increment)
     if command.hotwords_file is not None:
         listed = ", ".join(lines_of("hotwords_file", command.hotwords_file))
@@ -214,7 +214,7 @@ def _keywords_of(file: str) -> list[tuple[str, float | None]]:
         try:
             found.append((term, float(boost) if tab else None))
         except ValueError:
-            message = f"{{keywords_file}}: {shown(boost)} after {shown(term)} and a tab is not a number; give a boost"
+            message = f"{{keywords_file}}: the boost {shown(boost)} of {shown(term)} is not a number; write one"
             raise ParameterError(message, param="keywords_file", value=file) from None
     return found
 

@@ -36,7 +36,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         NAME,
         help=COMMANDS[NAME],
         usage=f"transept {NAME} [option ...] FILE",
-        description="Translate the subtitles or the transcript in a file, and keep its times. A sentence that takes "
+        description="Translate the subtitles or the transcript in a file, and keep its times. A sentence that spans "
         "several subtitles is translated as a whole.",
         epilog="Exit code: 0 translated, 1 failed, 2 bad usage.",
         allow_abbrev=False,
@@ -48,10 +48,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     output = parser.add_argument_group("output")
     about = "file to write; - is standard output (default: FILE's name with the target language: talk.de.srt)"
     output.add_argument("-o", "--output", metavar="OUT", help=about)
-    about = f"format of OUT, if its suffix does not tell: {', '.join(FORMATS)}"
+    about = f"format of OUT, if its suffix does not name it: {', '.join(FORMATS)}"
     output.add_argument("-f", "--output-format", type=format_of, metavar="FORMAT", help=about)
-    output.add_argument("--input-format", dest="format", metavar="FORMAT", help="format of FILE, if not its suffix")
-    about = "Words share the time of their subtitle by their lengths."
+    output.add_argument("--input-format", dest="format", metavar="FORMAT", help="format of FILE (default: its suffix)")
+    about = "The words of a subtitle share its time in proportion to their lengths."
     add_flags(parser, "subtitles", about, declared(SubtitleLayout).values())
     add_decoding(parser.add_argument_group("decoding", "Default: the checkpoint's settings for this task."))
     add_model_options(parser, TRANSLATE_MODEL)
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Translate a file."""
     languages = {name: getattr(arguments, name) for name in ("source", "target") if hasattr(arguments, name)}
     TranslationOptions(**languages)
-    arguments.output = arguments.output or _beside(arguments)
+    arguments.output = arguments.output or _default_output(arguments)
     to = output_format(arguments)
     check_formats([to])
     layout, sampling = subtitle_layout(arguments), sampling_of(arguments)
@@ -92,7 +92,7 @@ def translations(generator: TextGenerator, sentences: list[str], **options: Any)
     return [result.text for result in results]
 
 
-def _beside(arguments: argparse.Namespace) -> str:
+def _default_output(arguments: argparse.Namespace) -> str:
     """Return the default file to write: beside FILE, with the target language before the suffix."""
     file = Path(arguments.file)
     language = "".join(

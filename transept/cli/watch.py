@@ -50,10 +50,10 @@ MOST_USED = (
 @declares_options("watch has no option")
 @dataclass(frozen=True)
 class WatchOptions:
-    """When a recording is complete."""
+    """The option that decides when a recording is complete."""
 
     settle: Annotated[
-        float, Option("a file is complete once its size is the same for this long", metavar="S", ge=0)
+        float, Option("a file is complete once its size has not changed for S seconds", metavar="S", ge=0)
     ] = 5.0
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help=COMMANDS["watch"],
         usage="transept watch [option ...] FOLDER",
         description="Transcribe the recordings of a folder, and those that appear in it, until Ctrl+C. A recording is "
-        "left out if its results are newer, also after a restart. One that fails is reported, and tried again once it "
+        "skipped if its results are newer, also after a restart. One that fails is reported, and tried again once it "
         "changes.",
         epilog="Exit code: 0 after Ctrl+C or SIGTERM, 1 if the engine failed, 2 bad usage.",
         allow_abbrev=False,
@@ -79,7 +79,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add_file_options(output, formats, about, "folder of those files (default: beside each recording)")
     add_name_option(output)
     inputs = parser.add_argument_group("input")
-    inputs.add_argument("--recursive", action="store_true", help="also watch the folders in the folder")
+    inputs.add_argument("--recursive", action="store_true", help="also watch its subfolders")
     add_flag(inputs, declared(WatchOptions)["settle"], default=WatchOptions.settle)
     add_limit(inputs, "max_audio_seconds")
     add_options(parser)
@@ -138,13 +138,13 @@ def _interrupted_by_sigterm() -> Iterator[None]:
 
 @dataclass
 class FolderWatch:
-    """Finds the recordings to transcribe. folder: of the results; None: beside each recording."""
+    """Finds the recordings to transcribe. folder: for the results; None: beside each recording."""
 
     arguments: argparse.Namespace
     folder: Path | None
     seen: dict[str, tuple[tuple[int, int], float]] = field(default_factory=dict)  # file -> its state, and since when
     done: dict[str, tuple[int, int]] = field(default_factory=dict)  # file -> its state when it was transcribed
-    told: set[str] = field(default_factory=set)  # problems that were reported
+    reported: set[str] = field(default_factory=set)  # problems that were reported
 
     def ready(self, now: float) -> list[TranscriptionTask]:
         """Return the recordings that are complete and have no results, each with its result files. now: seconds.
@@ -152,7 +152,7 @@ class FolderWatch:
         A recording is returned again only if it changes.
         """
         found, missing = find_recordings([self.arguments.folder], recursive=self.arguments.recursive, allow_urls=False)
-        self._tell(missing)
+        self._report(missing)
         states = {each.file: state for each in found if (state := _state(each.file)) is not None}
         found = [each for each in found if each.file in states]
         self.seen = {
@@ -168,7 +168,7 @@ class FolderWatch:
                 model=self.arguments.model,
             )
         except ParameterError as error:
-            self._tell([Missing(self.arguments.folder, str(error))])
+            self._report([Missing(self.arguments.folder, str(error))])
             return []
         tasks = []
         for recording, own in zip(found, paths, strict=True):
@@ -181,13 +181,13 @@ class FolderWatch:
                     tasks.append(TranscriptionTask(recording, own))
         return tasks
 
-    def _tell(self, missing: Sequence[Missing]) -> None:
-        """Report each problem once. A folder without recordings is none."""
+    def _report(self, missing: Sequence[Missing]) -> None:
+        """Report each problem once. A folder without recordings is not a problem."""
         for each in missing:
             told = f"{each.file}: {each.reason}"
-            if told not in self.told and "this folder has no" not in each.reason:
+            if told not in self.reported and "this folder has no" not in each.reason:
                 print_stderr(f"transept: {escape_name(each.file)}: {each.reason}")
-                self.told.add(told)
+                self.reported.add(told)
 
 
 def _state(file: str) -> tuple[int, int] | None:

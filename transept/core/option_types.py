@@ -1,4 +1,4 @@
-"""Types of the keywords of public calls, for type checkers and editors; nothing imports them as it runs.
+"""Types of the keywords of public calls, for type checkers and editors; never imported at run time.
 
 Generated from the declarations of options by `make option-types`; do not edit.
 """

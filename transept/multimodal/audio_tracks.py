@@ -81,7 +81,7 @@ def checked_track(track: Any) -> int | str | None:
 
 
 def only_track(track: int | str | None, name: str) -> None:
-    """Raise MediaError if a track other than the first is requested of a recording with one track and no language."""
+    """Raise MediaError for a track number above 0. Called for a recording with one track, which has no language."""
     if isinstance(track, int) and track > 0:
         message = f"{name} has no track {track}: it has one audio track, so leave {{audio_track}} out, or use 0"
         raise MediaError(message, param="audio_track", value=track)
@@ -129,7 +129,7 @@ def label(stream: Any, number: int) -> str:
 
 
 def _language(code: str) -> str:
-    """Return one code for all of a language's and for its name: ``"en"``, ``"eng"``, ``"en-GB"`` and ``"English"``."""
+    """Return one code for all codes and names of a language: ``"en"``, ``"eng"``, ``"en-GB"`` and ``"English"``."""
     code = code.strip().lower()
     primary = re.split("[-_]", code)[0]
     return ALIKE.get(_as_name(code)) or ALIKE.get(primary, primary)

@@ -1,7 +1,7 @@
 """EncodedImage: an image's bytes, with limits against small files that take long to decode, or fill the memory.
 
-`transept.multimodal.image` makes one of each file. Pillow's decoders bound neither the number of reads, nor the scans
-of a JPEG, nor the values of a TIFF's tags, each of which becomes a Python object.
+`transept.multimodal.image` reads every file through one. Pillow's decoders bound neither the number of reads, nor the
+scans of a JPEG, nor the values of a TIFF's tags, each of which becomes a Python object.
 """
 
 from __future__ import annotations
@@ -67,4 +67,4 @@ def _check_jpeg(data: bytes, name: str) -> None:
             raise MediaError(f"{name} is a JPEG of more than {MAX_JPEG_SCANS} scans: save it with fewer")
         if num_segments > MAX_JPEG_SEGMENTS:
             raise MediaError(f"{name} is a JPEG of more than {MAX_JPEG_SEGMENTS} segments: save it without comments")
-        at = found.end() + int.from_bytes(data[found.end() : found.end() + 2], "big")  # which counts these two bytes
+        at = found.end() + int.from_bytes(data[found.end() : found.end() + 2], "big")  # a length counts itself

@@ -44,8 +44,8 @@ def find_name_finder(plugins: Plugins) -> NameFinder:
     if not found:
         failed = "".join(f" {report.name} failed to load: {report.error}." for report in plugins.with_status("failed"))
         raise ParameterError(
-            f"{{redact}}: names are found by a plugin, since no pattern tells them from other words, and none is "
-            f"installed.{failed} Install a plugin with the hook find_names, or leave names out",
+            f"{{redact}}: to find names needs a plugin with the hook find_names, and none is installed.{failed} "
+            f"Install one, or leave names out",
             param="redact",
         )
     return NameFinder(found[0])
@@ -58,7 +58,7 @@ def _checked(span: Any, text: str) -> tuple[int, int]:
     except (TypeError, ValueError):
         raise PluginError(f"a name is (start, end) in the text, not {shown(span)}") from None
     if not all(isinstance(each, int) and not isinstance(each, bool) for each in (start, end)):
-        raise PluginError(f"a name starts and ends at indices of characters, not {shown(span)}")
+        raise PluginError(f"the start and the end of a name must be indices of characters, not {shown(span)}")
     if not 0 <= start < end <= len(text):
-        raise PluginError(f"a name lies within the text, from 0 to {len(text)}, unlike {shown(span)}")
+        raise PluginError(f"a name must be within the text, from 0 to {len(text)}, not {shown(span)}")
     return start, end

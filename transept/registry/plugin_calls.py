@@ -1,4 +1,4 @@
-"""Call the functions that a plugin declares. Errors, also of their imports, name the plugin.
+"""Call the functions that a plugin declares. Errors name the plugin, including errors of an import.
 
 Called wherever a ModelSpec's functions or its model are needed. A TranseptError of a plugin is raised unchanged.
 """

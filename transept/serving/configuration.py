@@ -81,7 +81,7 @@ def _place(places: Mapping[str, str], name: str) -> str:
 
 
 def _as_written(error: ParameterError, place_of: Callable[[str], str]) -> ParameterError:
-    """Return an error with the places of its options in place of their names, and with values as TOML has them."""
+    """Return an error that names the place of each option in the file, and writes values as in TOML."""
     message = error.spelt("{{{}}}".format, lambda name, value: f"{{{name}}}={_toml(value)}", _toml)
     if error.param and f"{{{error.param}}}" not in message and (place := place_of(error.param)) != error.param:
         message = f"{place}: {message}"

@@ -8,9 +8,9 @@ from transept.speech.paragraphs import SENTENCE_END, Passage
 from transept.speech.segments import Segment
 
 LONGEST = 300.0  # seconds of a chapter, by default
-LEAST_SHARE = 0.25  # of a chapter's longest length, on both sides of a cut
+LEAST_SHARE = 0.25  # of a chapter's longest length: each side of a cut has at least as much
 AFTER_SENTENCE, NEW_SPEAKER = 1.0, 0.5  # seconds of pause that a sentence's end and a new speaker are worth
-TO_MIDDLE = 1.0  # seconds of pause that a cut in the middle is worth more than one at the ends
+TO_MIDDLE = 1.0  # seconds of pause by which a cut in the middle is worth more than one at the ends
 
 
 def chapters(segments: Sequence[Segment], longest: float = LONGEST) -> list[Passage]:
@@ -22,7 +22,7 @@ def chapters(segments: Sequence[Segment], longest: float = LONGEST) -> list[Pass
     spoken = [segment for segment in segments if segment.text.strip()]
     found: list[Passage] = []
     rest = [spoken] if spoken else []
-    while rest:  # of stretches, the first one last
+    while rest:  # stretches still to cut, in reverse order
         stretch = rest.pop()
         if len(stretch) == 1 or Passage(stretch).end - stretch[0].start <= longest:
             found.append(Passage(stretch))

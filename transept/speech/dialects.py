@@ -1,6 +1,6 @@
 """Other programs' JSON transcripts as the dict that `Transcript.from_dict` reads.
 
-Known are Transept's and openai-whisper's files, OpenAI's verbose and diarized JSON, WhisperX's words without blanks and
+It knows Transept's and openai-whisper's files, OpenAI's verbose and diarized JSON, WhisperX's words without blanks and
 times, faster-whisper's segments in a list, whisper.cpp's milliseconds, and the chunks of transformers' pipeline.
 """
 
@@ -20,17 +20,17 @@ FORMS = "an object with segments, or a list of segments"
 
 
 def transcript_dict(value: Any) -> dict[str, Any]:
-    """Return a transcript's dict. value: of a JSON file. Raises ParameterError if it is no known form."""
+    """Return a transcript's dict. value: of a JSON file. Raises ParameterError for an unknown form."""
     if isinstance(value, list):
         value = {"segments": value}
     if not isinstance(value, Mapping):
         raise ParameterError(f"it is not a transcript: its JSON is not {FORMS}", param="file")
     found = dict(value)
     if "segments" not in found:
-        found["segments"] = _listed_elsewhere(found)
+        found["segments"] = _segments_under_other_names(found)
     segments = found["segments"]
     if not isinstance(segments, list):
-        return found  # which from_dict refuses, with the field's name
+        return found  # from_dict refuses it, and names the field
     segments = [_object(each) for each in segments]
     if isinstance(found.get("words"), list):
         segments = _with_words(segments, found["words"])
@@ -41,19 +41,19 @@ def transcript_dict(value: Any) -> dict[str, Any]:
     return found
 
 
-def _listed_elsewhere(found: dict[str, Any]) -> list[Any]:
+def _segments_under_other_names(found: dict[str, Any]) -> list[Any]:
     """Return the segments of whisper.cpp, of transformers' pipeline, or of OpenAI's words alone."""
     if isinstance(chunks := found.get("chunks"), list):
-        return [_of_chunk(each) for each in chunks]
+        return [_segment_of_chunk(each) for each in chunks]
     if isinstance(listed := found.get("transcription"), list):
         found.setdefault("language", _of(found.get("result"), "language"))
-        return [_of_offsets(each) for each in listed]
+        return [_segment_of_offsets(each) for each in listed]
     if isinstance(words := found.get("words"), list) and words:
         return _sentences(words)
     raise ParameterError(f"it is not a transcript: its JSON is not {FORMS}", param="file")
 
 
-def _of_chunk(chunk: Any) -> Any:
+def _segment_of_chunk(chunk: Any) -> Any:
     """Return a segment of transformers' pipeline, whose end may be unknown."""
     times = _of(chunk, "timestamp")
     if not isinstance(times, list) or len(times) != 2:
@@ -62,7 +62,7 @@ def _of_chunk(chunk: Any) -> Any:
     return {"start": start, "end": start if end is None else end, "text": chunk.get("text")}
 
 
-def _of_offsets(segment: Any) -> Any:
+def _segment_of_offsets(segment: Any) -> Any:
     """Return a segment of whisper.cpp, with times in seconds."""
     start, end = (_of(_of(segment, "offsets"), name) for name in ("from", "to"))
     if not (is_number(start) and is_number(end)):
@@ -71,7 +71,7 @@ def _of_offsets(segment: Any) -> Any:
 
 
 def _object(segment: Any) -> Any:
-    """Return a segment, or one of faster-whisper's, which is a list in files of its older versions, as a dict."""
+    """Return a segment as a dict. Older versions of faster-whisper write each segment as a list."""
     if not isinstance(segment, list) or len(segment) < len(OF_A_LIST):
         return segment
     found = dict(zip(OF_A_LIST, segment, strict=False))
@@ -95,7 +95,7 @@ def _sentences(words: Sequence[Any]) -> list[Any]:
 
 
 def _with_words(segments: list[Any], words: Sequence[Any]) -> list[Any]:
-    """Give OpenAI's words, which are beside the segments, to the segments by their times."""
+    """Assign OpenAI's words, a list beside the segments, to the segments by their times."""
     usable = all(is_number(_of(each, "start")) for each in (*segments, *words))
     if not usable or any(each.get("words") is not None for each in segments):
         return segments
@@ -109,10 +109,10 @@ def _with_words(segments: list[Any], words: Sequence[Any]) -> list[Any]:
 
 
 def _with_timed_words(segment: Any) -> Any:
-    """Return a segment whose words all have times, within the segment, and the blanks that its text has before them.
+    """Return a segment whose words all have times within it, and the blanks of its text before them.
 
-    WhisperX has no times of words that its aligner does not know, such as numbers: they get the time between their
-    neighbours.
+    WhisperX gives no times to words that its aligner does not know, such as numbers. These words get the time between
+    their neighbours.
     """
     words = segment.get("words") if isinstance(segment, Mapping) else None
     if not isinstance(words, list) or not all(isinstance(_of(each, "word"), str) for each in words):

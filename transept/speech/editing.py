@@ -10,7 +10,7 @@ from transept.speech.retiming import with_estimated_words, with_text
 from transept.speech.segments import Segment, Word
 from transept.speech.word_breaks import joined_text
 
-FRAMES = 100  # a second, of a segment's seek
+FRAMES = 100  # per second: the unit of a segment's seek
 
 
 def numbered(segments: Iterable[Segment]) -> list[Segment]:
@@ -19,7 +19,7 @@ def numbered(segments: Iterable[Segment]) -> list[Segment]:
 
 
 def shifted(segments: Sequence[Segment], seconds: float) -> list[Segment]:
-    """Return the segments later by some seconds, or earlier if negative, without those that end before 0."""
+    """Return the segments moved by some seconds, earlier if negative. Segments that then end before 0 are dropped."""
     moved = []
     for segment in segments:
         if segment.end + seconds < 0 or (segment.end + seconds == 0 and segment.end > segment.start):
@@ -35,7 +35,7 @@ def shifted(segments: Sequence[Segment], seconds: float) -> list[Segment]:
 
 
 def renamed(segments: Sequence[Segment], names: Mapping[str, str]) -> list[Segment]:
-    """Return the segments with other names of their speakers. Raises ParameterError for a speaker who has none."""
+    """Return the segments with speakers renamed. Raises ParameterError for a name that no speaker has."""
     known = {segment.speaker for segment in segments} - {None}
     for name in names:
         if name not in known:
@@ -51,7 +51,7 @@ def renamed(segments: Sequence[Segment], names: Mapping[str, str]) -> list[Segme
 
 
 def between(segments: Sequence[Segment], start: float, end: float) -> list[Segment]:
-    """Return the speech between two times, which stay. Words count by their middle, as do segments without words."""
+    """Return the speech between two times. Words, and segments without words, count by their middle."""
 
     def within(each: Segment | Word) -> bool:
         return start <= (each.start + each.end) / 2 < end
@@ -72,10 +72,10 @@ def between(segments: Sequence[Segment], start: float, end: float) -> list[Segme
 def split(segments: Sequence[Segment], index: int, word: int | None = None, time: float | None = None) -> list[Segment]:
     """Return the segments with one cut in two: before a word, by its index, or at a time.
 
-    A segment without word times is cut between words; the time by the length of the text.
-    Raises ParameterError for an index of no segment, and for a cut that would leave one part empty.
+    A segment without word times is cut between words, and the time of the cut is estimated by the length of the text.
+    Raises ParameterError for an index without a segment, and for a cut that would leave one part empty.
     """
-    segment = _at(segments, index)
+    segment = _segment_at(segments, index)
     if (word is None) == (time is None):
         raise ParameterError("give {word} or {time}, one of them", param="word", value=word, others={"time": time})
     words = with_estimated_words(segment).words or []
@@ -84,8 +84,8 @@ def split(segments: Sequence[Segment], index: int, word: int | None = None, time
     if not 0 < word < len(words):
         param, value = ("word", word) if time is None else ("time", time)
         message = (
-            f"segment {index} has {len(words)} words, from {segment.start:g} to {segment.end:g} s, and a cut leaves at "
-            f"least one on each side, unlike {{{param}=}}"
+            f"segment {index} has {len(words)} words, from {segment.start:g} to {segment.end:g} s; a cut must leave "
+            f"at least one on each side, unlike {{{param}=}}"
         )
         raise ParameterError(message, param=param, value=value)
     halves = [_part(segment, words[:word]), _part(segment, words[word:])]
@@ -98,12 +98,12 @@ def split(segments: Sequence[Segment], index: int, word: int | None = None, time
 
 
 def joined(segments: Sequence[Segment], first: int, last: int) -> list[Segment]:
-    """Return the segments with a run of them as one, of the first one's speaker. first, last: indices, both included.
+    """Return the segments with those from `first` to `last`, both included, as one. Its speaker is the first one's.
 
-    Raises ParameterError for indices of no segment, or out of order.
+    Raises ParameterError for indices without a segment, or out of order.
     """
-    one = _at(segments, first, "first")
-    _at(segments, last, "last")
+    one = _segment_at(segments, first, "first")
+    _segment_at(segments, last, "last")
     if last < first:
         raise ParameterError("{last} comes before {first}", param="last", value=last, others={"first": first})
     run = segments[first : last + 1]
@@ -121,8 +121,8 @@ def joined(segments: Sequence[Segment], first: int, last: int) -> list[Segment]:
 
 
 def replaced(segments: Sequence[Segment], index: int, text: str) -> list[Segment]:
-    """Return the segments with another text of one; see `with_text`. It keeps the blank before the old text."""
-    segment = _at(segments, index)
+    """Return the segments with another text for one of them; see `with_text`. The blank before the old text is kept."""
+    segment = _segment_at(segments, index)
     blank = segment.text[: len(segment.text) - len(segment.text.lstrip())]
     if text and not text[0].isspace():
         text = blank + text
@@ -138,9 +138,9 @@ def _later(time: float, seconds: float) -> float:
     return max(0.0, round(time + seconds, 3))
 
 
-def _at(segments: Sequence[Segment], index: int, param: str = "index") -> Segment:
+def _segment_at(segments: Sequence[Segment], index: int, param: str = "index") -> Segment:
     if not 0 <= index < len(segments):
-        message = f"{{{param}}} must be a segment's, from 0 to {len(segments) - 1}, not {index}"
+        message = f"{{{param}}} must be the index of a segment, from 0 to {len(segments) - 1}, not {index}"
         raise ParameterError(message, param=param, value=index)
     return segments[index]
 

@@ -36,7 +36,7 @@ class Edits:
         return [event]
 
     def of(self, transcript: Transcript) -> Transcript:
-        """Return the edited transcript. Raises PluginError for a plugin that finds names and fails."""
+        """Return the edited transcript. Raises PluginError if the plugin that finds names fails."""
         return transcript.with_segments([self._edited(segment) for segment in transcript.segments])
 
     def _edited(self, segment: Segment) -> Segment:

@@ -77,7 +77,7 @@ class Fields:
         return {each: given.number(each, 0.0) for each in given._given}
 
     def items(self, name: str, is_right: Callable[[Any], bool], wanted: str) -> list[Any]:
-        """Return a list, empty if missing, all of whose entries pass `is_right`. wanted: describes such an entry."""
+        """Return a list whose entries all pass `is_right`; empty if missing. wanted: describes a valid entry."""
         items = self._list(name, [])
         for index, each in enumerate(items):
             if not is_right(each):
@@ -103,7 +103,7 @@ class Fields:
 
 
 def segment_of(fields: Fields, index: int) -> Segment:
-    """Return a segment. index: used as its id if the dict has no id, or an event's id (``"seg_3"``)."""
+    """Return a segment. index: its id, if the dict has no id or has an event's id (``"seg_3"``)."""
     has_words, has_logprobs = (fields.raw(name) is not None for name in ("words", "token_logprobs"))
     start, end = fields.span()
     return Segment(
@@ -155,5 +155,5 @@ def is_stretch(value: Any) -> bool:
 
 
 def wrong_field(place: str, wanted: str, value: Any) -> ParameterError:
-    """Return the error about a field's value. wanted: describes a right one."""
+    """Return the error about a field's value. wanted: describes a valid one."""
     return ParameterError(f"{{{place}}} must be {wanted}, not {{{place}!}}", param=place, value=value)

@@ -22,9 +22,9 @@ from transept.speech.word_breaks import UNSPACED_SCRIPTS
 
 Terms: TypeAlias = tuple[tuple[str, str], ...]  # (wrong, right)
 
-SEPARATORS = ("→", "=>", "->", "=", "\t", ",")  # between wrong and right in a line; the first of these that it has
+SEPARATORS = ("→", "=>", "->", "=", "\t", ",")  # between wrong and right; a line is split at the first one found
 COMMENT = "#"
-HEAD = ("wrong", "right")  # of a table, which is no term
+HEAD = ("wrong", "right")  # first row of a table, skipped
 MOST_TERMS = 5000
 LONGEST_TERM = 200  # characters
 MOST_BYTES = 4 << 20  # of a file
@@ -51,13 +51,13 @@ def glossary_terms(name: str, given: Any) -> Terms:
         raise ParameterError(f"{{{name}}} must be {FORMS}, not {{{name}!}}", param=name, value=given)
     terms = tuple(_checked(name, pair) for pair in pairs)
     if len(terms) > MOST_TERMS:
-        message = f"{{{name}}} has {len(terms)} terms; {MOST_TERMS} are the most"
+        message = f"{{{name}}} has {len(terms)} terms; give at most {MOST_TERMS}"
         raise ParameterError(message, param=name, value=given)
     return terms
 
 
 def corrected(segment: Segment, terms: Terms) -> Segment:
-    """Return a segment with the right spelling of each term, as in its place; the same segment if it has none.
+    """Return the segment with each term replaced by its right spelling; the same object if it has no terms.
 
     Words match whole and in any case. A right side in lower case takes the case of the text: capitals at the start, or
     throughout. Unchanged words keep their times; the words of a term share the time of those that they replace.
@@ -93,7 +93,7 @@ def _in_text(name: str, text: str) -> Iterable[Any]:
         try:
             return dict(json.loads(text)).items()
         except (ValueError, TypeError, RecursionError) as error:
-            message = f"{{{name}}} begins like a JSON object, but is none: {error}"
+            message = f"{{{name}}} begins like a JSON object, but is not valid JSON: {error}"
             raise ParameterError(message, param=name, value=text[:LONGEST_TERM]) from None
     pairs = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -114,14 +114,14 @@ def _checked(name: str, pair: Any) -> tuple[str, str]:
         raise ParameterError(message, param=name, value=pair)
     wrong, right = (" ".join(each.split()) for each in pair)
     if not wrong or max(len(wrong), len(right)) > LONGEST_TERM:
-        message = f"{{{name}}}: a term has 1 to {LONGEST_TERM} characters, unlike {shown(pair)}"
+        message = f"{{{name}}}: the spellings of a term must have 1 to {LONGEST_TERM} characters, unlike {shown(pair)}"
         raise ParameterError(message, param=name, value=pair)
     return wrong, right
 
 
 @lru_cache(maxsize=16)
 def _table(terms: Terms) -> dict[str, tuple[str, str]]:
-    """Return the terms by their wrong sides in lower case; the first of two counts."""
+    """Return the terms by their wrong sides in lower case. The first of equal ones counts."""
     return {wrong.casefold(): (wrong, right) for wrong, right in reversed(terms)}
 
 
@@ -134,7 +134,7 @@ def _first_words(terms: Terms) -> tuple[tuple[str, str], ...]:
 
 @lru_cache(maxsize=256)
 def _pattern(wrong: tuple[str, ...]) -> re.Pattern[str]:
-    """Return the pattern of some wrong sides, of which the first one that fits counts."""
+    """Return a pattern that matches the first of these wrong sides that fits."""
     return re.compile("|".join(map(_whole, wrong)), re.IGNORECASE)
 
 
@@ -146,7 +146,7 @@ def _whole(wrong: str) -> str:
 
 
 def _right(matched: str, table: Mapping[str, tuple[str, str]]) -> str:
-    """Return the right spelling of a match, in the case of the text if it is in lower case."""
+    """Return the right spelling of a match. A spelling in lower case takes the case of the text."""
     spelt = " ".join(matched.split())
     wrong, right = table.get(spelt.casefold(), (spelt, spelt))
     if right != right.lower() or (spelt == wrong and wrong != wrong.lower()):

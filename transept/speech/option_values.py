@@ -143,8 +143,9 @@ def encoder_context(name: str, given: Any) -> Any:
 def rising_temperatures(temperature: Any, increment: Any) -> tuple[float, ...]:
     """Return the temperatures of openai-whisper's ``temperature_increment_on_fallback``.
 
-    temperature: the first one; the others rise by the increment up to LAST_TEMPERATURE. Without an increment it stays,
-    also if it is several. Raises ParameterError for an increment below LEAST_INCREMENT, or with several temperatures.
+    temperature: the first one; the others rise by the increment up to LAST_TEMPERATURE. Without an increment, the
+    result is what was given, one or several. Raises ParameterError for an increment below LEAST_INCREMENT, or with
+    several temperatures.
     """
     if increment is not None and (
         isinstance(increment, bool) or not isinstance(increment, int | float) or not increment >= LEAST_INCREMENT

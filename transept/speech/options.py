@@ -230,8 +230,8 @@ class TranscriptionOptions:
     hotwords: Annotated[
         str | None,
         speech(
-            "words to look out for in every window, as a prompt before it",
-            "The prompt has room for some tens of words; for more, or without a prompt, use keywords.",
+            "words to expect in every window, written in a prompt before it",
+            "The prompt has room for a few dozen words. For more, or for a model without prompts, use keywords.",
             metavar="TEXT",
         ),
     ] = None
@@ -239,7 +239,7 @@ class TranscriptionOptions:
         tuple[tuple[str, float | None], ...],
         speech(
             "terms to prefer where they are spoken, such as names: TERM,TERM,...",
-            "Up to thousands, a list of texts or a mapping of texts to boosts. They need no prompt: they change the "
+            "A list of texts or a mapping of texts to boosts, up to thousands. They need no prompt: they change the "
             "probabilities of tokens that begin or continue a term.",
             metavar="TERM,...",
             default="",
@@ -251,7 +251,7 @@ class TranscriptionOptions:
     glossary: Annotated[
         tuple[tuple[str, str], ...],
         speech(
-            "file of right spellings, a line each: wrong = right",
+            "file of corrections, one a line: wrong = right",
             "Whole words are replaced, in any case. Also a dict, or the lines as text; in Python a file is a "
             "pathlib.Path. A right side in lower case takes the case of the text.",
             metavar="FILE",
@@ -264,7 +264,7 @@ class TranscriptionOptions:
         tuple[str, ...],
         speech(
             "replace private parts by their kind: numbers, phones, emails, urls; names, with a plugin",
-            "Numbers are those with digits.",
+            "Only numbers in digits are replaced.",
             metavar="KIND,KIND,...",
             default="",
             parse=redacted_kinds,

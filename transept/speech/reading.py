@@ -1,4 +1,4 @@
-"""Transcripts in files, read to the dict that `Transcript.from_dict` takes; `Transcript.read` calls it."""
+"""Read transcript files into the dict that `Transcript.from_dict` takes; `Transcript.read` calls it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ MAX_BYTES = 256 << 20  # of a file
 
 
 def read_transcript(file: str | Path, format: str | None = None) -> dict[str, Any]:
-    """Return the dict of a file. Raises ParameterError for a file that is not a transcript, OSError to open it."""
+    """Return the dict of a file. Raises ParameterError if it is not a transcript, OSError if it cannot be opened."""
     path = Path(file)
-    path.stat()  # a missing file is told before a strange suffix
+    path.stat()  # report a missing file before an unknown suffix
     name = SUFFIXES.get(path.suffix.lower()) if format is None else format
     if name not in READ_FORMATS:
         if format is not None:
@@ -52,7 +52,7 @@ def _of_json(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         lines = ""
         if text.lstrip().startswith("{") and "Extra data" in str(error):
-            lines = " If each line is a transcript, give one of them."
+            lines = " If each line is a transcript, write one of them to a file."
         raise ParameterError(f"it is not JSON ({error}).{lines}", param="file") from None
     return transcript_dict(value)
 

@@ -21,11 +21,11 @@ NAMES = "names"
 URL_END = r"[!#-;=?-~]*[#$%&*+/\-0-9=@A-Za-z~]"  # ASCII without quotes and angle brackets; not a mark at the end
 SPOKEN = r"\w{1,64}"  # a part of an address
 TOP_LEVELS = "com|org|net|edu|gov|info|io|dev|app|eu|uk|de|fr|es|it|nl|at|ch"
-LETTER = "A-Za-z\u00c0-\u024f"  # of scripts with blanks: in others a number stands between words without blanks
-PATTERNS = {  # kind -> its pattern; an earlier kind takes what a later one would also find
+LETTER = "A-Za-z\u00c0-\u024f"  # of scripts with blanks; in other scripts, a number may touch words
+PATTERNS = {  # kind -> its pattern; if several match, the first kind wins
     "emails": re.compile(
         rf"(?<![{LETTER}\d_.+%-])[{LETTER}\d_.+%-]+@[{LETTER}\d-]+(?:\.[{LETTER}\d-]+)+"
-        rf"|\b{SPOKEN}(?: dot {SPOKEN}){{0,5}} at {SPOKEN}(?: dot {SPOKEN}){{1,5}}",  # as it is dictated in English
+        rf"|\b{SPOKEN}(?: dot {SPOKEN}){{0,5}} at {SPOKEN}(?: dot {SPOKEN}){{1,5}}",  # as dictated in English
         re.IGNORECASE,
     ),
     "urls": re.compile(
@@ -45,7 +45,7 @@ WORDS = {kind: f"[{kind.removesuffix('s')}]" for kind in KINDS}
 
 
 def redacted_kinds(name: str, given: Any) -> tuple[str, ...]:
-    """Return kinds in the order of KINDS, also of a text with commas. Raises ParameterError for an unknown one."""
+    """Return kinds, given as a list or a text with commas, in the order of KINDS. Raises ParameterError for others."""
     if given is None:
         return ()
     listed = [each.strip() for each in given.split(",") if each.strip()] if isinstance(given, str) else given
@@ -54,7 +54,7 @@ def redacted_kinds(name: str, given: Any) -> tuple[str, ...]:
         raise ParameterError(message, param=name, value=given)
     for each in listed:
         if each not in KINDS:
-            message = f"{{{name}}}: there is nothing to redact called {each[:100]!r}.{suggest(each, KINDS)}"
+            message = f"{{{name}}} has no kind {each[:100]!r}.{suggest(each, KINDS)}"
             raise ParameterError(message, param=name, value=given)
     return tuple(kind for kind in KINDS if kind in listed)
 
@@ -73,7 +73,7 @@ def redacted(segment: Segment, kinds: Sequence[str], find_names: FindNames | Non
 
 def _redacted_text(text: str, kinds: Sequence[str], find_names: FindNames | None, language: str) -> str:
     found: list[tuple[int, int, str]] = []
-    for kind, start, end in _private(text, kinds, find_names, language):
+    for kind, start, end in _find_private_parts(text, kinds, find_names, language):
         if not any(start < other_end and other_start < end for other_start, other_end, _ in found):
             found.append((start, end, kind))
     for start, end, kind in sorted(found, reverse=True):
@@ -81,7 +81,7 @@ def _redacted_text(text: str, kinds: Sequence[str], find_names: FindNames | None
     return text
 
 
-def _private(
+def _find_private_parts(
     text: str, kinds: Sequence[str], find_names: FindNames | None, language: str
 ) -> Iterator[tuple[str, int, int]]:
     """Yield the kind, the start and the end of each private part, which may overlap."""

@@ -1,6 +1,6 @@
-"""New texts for segments with timed words: unchanged words keep their times, changed words share the time of the old.
+"""New texts for segments with timed words: unchanged words keep their times, changed words share the old words' time.
 
-Corrections of every kind end here: edits by hand, glossaries and redaction.
+Edits by hand, glossaries and redaction all use it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def with_estimated_words(segment: Segment) -> Segment:
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text, each with the blank before it; joined they are the text without blanks at its end."""
+    """Return the words of a text, each with the blank before it. Joined, they are the text without trailing blanks."""
     return [word for run in RUN.findall(text) for word in _cut(run)]
 
 

@@ -228,7 +228,7 @@ class Transcriber(ClosesEngine):
         return self._edited(audio, self._checked(options))
 
     def _edited(self, audio: AudioInput, options: TranscriptionOptions) -> Job:
-        """A job: one recording, whose text is corrected and redacted as the options ask."""
+        """Return the job of one recording, with its text corrected and redacted as the options ask."""
         job = self._recording(audio, options)
         if not (options.glossary or options.redact):
             return (yield from job)

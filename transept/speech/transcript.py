@@ -154,7 +154,7 @@ class Transcript:
         return iter(self.segments)
 
     def shifted(self, seconds: float) -> Transcript:
-        """Return the transcript later by some seconds; negative: earlier, without the segments before 0."""
+        """Return the transcript moved by some seconds, earlier if negative. Segments before 0 are dropped."""
         return self._moved(editing.shifted(self.segments, seconds), seconds)
 
     def renamed(self, names: Mapping[str, str]) -> Transcript:
@@ -191,7 +191,7 @@ class Transcript:
         return self.with_segments(editing.replaced(self.segments, index, text))
 
     def corrected(self, glossary: Mapping[str, str] | Path | str) -> Transcript:
-        """Return the transcript with right spellings of terms, as the option glossary of a transcription.
+        """Return the transcript with right spellings of terms, like the transcription option glossary.
 
         glossary: a dict ``{"wrong": "right"}``; the Path of a file of lines ``wrong = right``; or such lines.
         """
@@ -215,7 +215,7 @@ class Transcript:
         return dataclasses.replace(edited, text=text)
 
     def with_estimated_words(self) -> Transcript:
-        """Return the transcript with words in every segment; those without times share their segment's by length."""
+        """Return the transcript with words in every segment. Words without times share their segment's by length."""
         return self.with_segments([with_estimated_words(segment) for segment in self.segments])
 
     def between(self, start: float, end: float) -> Transcript:
@@ -232,7 +232,7 @@ class Transcript:
         return dataclasses.replace(edited, language=language, language_probability=None, language_probabilities={})
 
     def chapters(self, seconds: float = LONGEST_CHAPTER) -> list[Passage]:
-        """Return the text in chapters of up to so many seconds, cut at the longest pauses."""
+        """Return the text in chapters of up to `seconds`, cut at the longest pauses."""
         return chapters(self.segments, seconds)
 
     def paragraphs(self) -> list[Paragraph]:
@@ -305,7 +305,7 @@ class Transcript:
         write_transcript(file, format, self.segments, self.language, SubtitleLayout(**layout))
 
     def broken_rules(self, **layout: Unpack[SubtitleKeywords]) -> list[BrokenRule]:
-        """Return the rules of a layout that its subtitles break, because no layout keeps them: for fast speech, say.
+        """Return the rules of a layout that its subtitles break, for example because the speech is too fast.
 
         layout, errors: see `write`.
         """

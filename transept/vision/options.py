@@ -17,7 +17,7 @@ CAPTION_MODEL = "florence-community/Florence-2-base"
 @declares_options("read has no option")
 @dataclass(frozen=True)
 class ReadingOptions:
-    """How images are read.
+    """Options to read images.
 
     Raises ParameterError for an unknown option, and if the task is not a str.
     """

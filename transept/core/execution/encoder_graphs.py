@@ -111,8 +111,8 @@ class EncoderGraphs:
     ) -> tuple[Callable[[], Tensor], Callable[[], Tensor]]:
         """Record `encode` and the write of each layer's keys and values. slots: for each row of the encoder's output.
 
-        Returns the replay, and the recorded step, which holds tensors that a CUDA graph reads but does not own. The
-        step returns the slots, because its result stays allocated, and the encoder's output is not read.
+        Returns the replay and the recorded step. The step keeps alive the tensors that a CUDA graph reads but does not
+        own. A step's result stays allocated, so the step returns the slots, not the encoder's output.
         """
         layers, backend = self._layers, self.model.context.attention_backend
 
@@ -199,6 +199,6 @@ def most_passes(inputs: EncoderInputs) -> int:
 
 
 def num_tokens_recorded(count: int) -> int:
-    """Return the number of tokens to which `count` tokens are padded, at most the larger of 63 and an eighth more."""
+    """Return the number of tokens to which `count` tokens are padded. Adds at most 63 tokens or an eighth."""
     step = max(QUERIES, (1 << (count - 1).bit_length()) // 16)
     return -(-count // step) * step

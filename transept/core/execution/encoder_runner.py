@@ -28,7 +28,7 @@ from transept.core.scheduling.step import Encode
 CPU_ENCODER_CHUNK = 2048
 # In a pipeline, stages work on different chunks of a step: with more chunks, stages idle for less time.
 CHUNKS_A_STAGE = 2
-SMALLEST_CHUNK = 256  # tokens; a smaller chunk takes a layer as long
+SMALLEST_CHUNK = 256  # tokens; a layer takes as long for a smaller chunk
 
 
 class EncoderRunner:
@@ -64,7 +64,7 @@ class EncoderRunner:
         """Encode inputs and write their keys and values. Raises the model's errors.
 
         In a pipeline, the last stage computes the encoder's output. It sends each chunk to the other stages as soon as
-        it is encoded; they receive the chunks after they have computed their own layers for all of them.
+        it is encoded. The others receive the chunks after they have computed their own layers for all chunks.
         """
         if not encodes:
             return
@@ -133,7 +133,7 @@ class EncoderRunner:
 
 
 def _chunks(encodes: Sequence[Encode], limit: int | None) -> list[list[Encode]]:
-    """Split encodes into chunks: neighbours of one `_kind`, together at most `limit` tokens unless it is one input."""
+    """Split encodes into chunks: neighbours of one `_kind`, at most `limit` tokens each. A longer input is a chunk."""
     chunks: list[list[Encode]] = []
     size = 0
     for encode in encodes:

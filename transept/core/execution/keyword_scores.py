@@ -1,4 +1,4 @@
-"""Scores of keywords for the rows of a step, which the sampler adds to logits. Sparse: most tokens get none."""
+"""Scores of keywords for the rows of a step, which the sampler adds to logits. They are sparse."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class KeywordScores(NamedTuple):
     """Scores for some rows of logits.
 
     token_ids: int64 [rows, width]. scores: float32 [rows, width], of these tokens, at least 0; all other tokens get 0.
-    A score of minus infinity fills a row that has fewer tokens. refunds: float32 [rows, 1], by which all tokens of a
-    row are lower, in comparison with other rows.
+    A score of minus infinity fills a row that has fewer tokens. refunds: float32 [rows, 1], to subtract from all
+    tokens of a row before rows are compared.
     """
 
     token_ids: Tensor
@@ -28,7 +28,7 @@ class KeywordScores(NamedTuple):
     refunds: Tensor
 
     def add_to(self, logits: Tensor) -> Tensor:
-        """Add the scores, without the refunds, in place to logits [rows, vocabulary]. Returns what `restore` needs."""
+        """Add the scores, without refunds, to logits [rows, vocabulary] in place. Returns old ones for `restore`."""
         plain = logits.gather(1, self.token_ids)
         logits.scatter_add_(1, self.token_ids, self.scores.clamp_min(0.0))
         return plain
@@ -38,7 +38,7 @@ class KeywordScores(NamedTuple):
         logits.scatter_(1, self.token_ids, plain)
 
     def best(self, logits: Tensor, likeliest: Tensor) -> Tensor:
-        """Return the token of each row's highest sum of logit and score, [rows, 1].
+        """Return the token with the highest sum of logit and score in each row, [rows, 1].
 
         logits: [rows, vocabulary]. likeliest: [rows, 1], the tokens of the highest logits.
         """
@@ -54,7 +54,7 @@ class KeywordScores(NamedTuple):
         return values, self.token_ids.gather(1, indices)
 
     def of(self, token_ids: Tensor) -> Tensor:
-        """Return what keywords add to tokens of each row, less the row's refund. token_ids: [rows, tokens]."""
+        """Return the scores of tokens in each row, minus the row's refund. token_ids: [rows, tokens]."""
         listed = self.token_ids[:, None, :] == token_ids[:, :, None]  # [rows, tokens, width]
         return torch.where(listed, self.scores[:, None, :], 0.0).amax(dim=-1) - self.refunds
 
@@ -71,10 +71,10 @@ class KeywordScorer:
         """Return the scores of some rows with the same keywords."""
         tree = tree_of(keywords)
         states = [tree.state(row.output_token_ids) for row in rows]
-        parts = [self._cached.get((tree, state)) or self._made(tree, state) for state in states]
+        parts = [self._cached.get((tree, state)) or self._row(tree, state) for state in states]
         return KeywordScores(*(torch.stack(each) for each in zip(*parts, strict=True)))
 
-    def _made(self, tree: KeywordTree, state: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _row(self, tree: KeywordTree, state: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return a state's row of KeywordScores."""
         token_ids, scores, refund = tree.transitions(state)
         missing = tree.width - len(token_ids)

@@ -152,9 +152,9 @@ class Sampler:
     def _choose_with_keywords(
         self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow], seq_ids: list[int]
     ) -> Chosen:
-        """Choose by the logits with the scores of keywords. Log probabilities are those of the logits alone.
+        """Choose by the sum of logits and keyword scores. The returned log probabilities exclude the scores.
 
-        A keyword search gets each row's most likely token, and further ones that keywords make likely.
+        A KeywordSearch gets each row's most likely token, and the best tokens that have a keyword score.
         """
         scores = self._score_keywords(params.keywords, [row.data for row in rows])  # type: ignore[arg-type]
         argmax = ARGMAX.serving(logits) if params.greedy and not params.logprobs else None

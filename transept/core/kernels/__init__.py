@@ -1,1 +1,1 @@
-"""Transept's kernels, for operations in which PyTorch's operators do not use the speed of memory or processor."""
+"""Transept's kernels, for operations where PyTorch's operators are slower than the memory or the processor allows."""

@@ -13,7 +13,7 @@ SILENCE_SECONDS = 6.0  # a worker sends a heartbeat every half a second
 GPU_SILENCE_SECONDS = 60.0  # while the first steps compile kernels, no other thread may run
 STARTUP_SILENCE_SECONDS = 120.0  # while it imports and reads weights
 CLOCK_SECONDS = 60.0  # wall-clock time without progress: default worker_timeout on GPUs, minimum on CPUs
-STILL_SECONDS = 7.0  # after which a worker on a CPU with work, but without processor time, is considered to hang
+STILL_SECONDS = 7.0  # a worker on a CPU hangs if it has work, but takes no processor time for so long
 
 
 class RemoteWorker:

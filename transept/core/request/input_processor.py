@@ -72,10 +72,10 @@ class InputProcessor:
     def for_task(
         self, params: SamplingParams, settings: Mapping[str, Any], decoder_prompt: list[int] | None, source: str
     ) -> Any | None:
-        """Return the generation config of a task's requests, whose common parameters it checks; see Request.
+        """Check the parameters that a task's requests share, and return their generation config (see Request).
 
-        settings: of the task, which replace the checkpoint's; without any, the result is None. source: of the settings,
-        for errors. decoder_prompt: token ids; None: the family's default.
+        settings: the task's, which override the checkpoint's; if empty, the result is None. source: where the settings
+        come from, for errors. decoder_prompt: token ids; None: the family's default.
         Raises ParameterError for parameters that contradict each other or the model, CapacityError for too many beams,
         PromptError for the prompt, CheckpointError for the settings.
         """

@@ -1,12 +1,12 @@
 """KeywordTree: a prefix tree over the token ids of keywords, as an Aho-Corasick automaton (Aho and Corasick 1975).
 
-The sampler asks for a sequence's state, which is a function of its last output tokens alone, and for the scores that
-tokens get in that state (shallow fusion with a prefix tree, Zhao et al. 2019). The root allows terms that begin
-anywhere; the start, a second root, also allows those that need the begin of a word.
+The sampler asks for a sequence's state, a function of its last output tokens alone, and for the scores of tokens in
+that state (shallow fusion with a prefix tree, Zhao et al. 2019). The root allows terms that begin
+anywhere; the start, a second root, also allows terms that match only at the start of a word.
 
-    root ── Th ── and ── iwe          path    sum of boosts since the root, or since a shorter term on the way
-      └──── Ad ── a                   refund  the part of the path that is taken back if the match breaks; 0 for a term
-    start ─ And ─ ers                 sure    the rest of the path: of a term within the match
+    root ── Th ── and ── iwe          path    sum of boosts since the root, or since the last complete term on the path
+      └──── Ad ── a                   refund  the part that is subtracted if the match breaks; 0 at the end of a term
+    start ─ And ─ ers                 sure    the part that stays: boosts of a complete term within the match
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ FIRST_SHARE = 0.6  # of a term's boost, for its first token
 class Transitions(NamedTuple):
     """The tokens that continue or begin a match in a state.
 
-    scores: what each adds, of at least 0, before the state's refund. refund: subtracted from all tokens, because the
-    match so far ends: the scores of tokens that continue it include its own boosts.
+    scores: added to each token's logit, at least 0. refund: subtracted from all tokens, as if each broke the match; the
+    scores of tokens that continue the match include it.
     """
 
     token_ids: list[int]
@@ -37,7 +37,7 @@ class Transitions(NamedTuple):
 class KeywordTree:
     """The automaton of some keywords. States are numbers; their transitions are computed on first use.
 
-    width: no state has more transitions.
+    width: maximum number of transitions of a state.
     """
 
     def __init__(self, spellings: Spellings) -> None:
@@ -61,7 +61,7 @@ class KeywordTree:
         return state
 
     def refund(self, output: Sequence[int]) -> float:
-        """Return the boosts that are taken back if the match at the end of these output tokens breaks."""
+        """Return the boosts to subtract if the match at the end of these output tokens breaks."""
         return self._refund[self.state(output)]
 
     def transitions(self, state: int) -> Transitions:
@@ -92,13 +92,13 @@ class KeywordTree:
         self._is_term[node] = True
 
     def _link(self) -> None:
-        """Set each state's longest suffix that is also a state, and its sums, in the order of depth."""
+        """Set each state's failure link, to its longest suffix that is also a state, and its sums, breadth-first."""
         size = len(self._children)
         self._fail = [ROOT] * size
         self._path, self._refund, self._sure = [0.0] * size, [0.0] * size, [0.0] * size
-        ended = [0.0] * size  # boosts of the best term that ends a state as its suffix
+        ended = [0.0] * size  # highest boosts of a term that is a suffix of the state
         totals = [0.0] * size  # sum of boosts since the root
-        widths = [len(children) for children in self._children]  # tokens with a score, counted at least once
+        widths = [len(children) for children in self._children]  # at least the tokens with a score
         widths[START] += widths[ROOT]
         waiting = deque([ROOT, START])
         while waiting:

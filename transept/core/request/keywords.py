@@ -19,9 +19,9 @@ from transept.options import LONE_SURROGATE, Option
 MAX_KEYWORDS = 10_000
 MAX_KEYWORD_LENGTH = 200  # characters, or token ids
 DEFAULT_BOOST = 5.0
-MAX_BOOST = 100.0  # far above the difference of any two log probabilities that matters
-SEARCH_WIDTH = 4  # beams of a KeywordSearch at most, if max_num_seqs allows them
-REMEMBERED = 32  # different lists of keywords
+MAX_BOOST = 100.0  # far above any relevant difference of two log probabilities
+SEARCH_WIDTH = 4  # maximum number of a KeywordSearch's beams; max_num_seqs may lower it
+REMEMBERED = 32  # lists of keywords in each cache
 UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "MYANMAR", "KHMER")  # scripts without blanks between words
 OPENING_MARKS = ('"', "'", "“", "‘", "(", "[", "{", "«", "¿", "¡", "-", "–", "—", "/", "\n")  # noqa: RUF001  are meant
 Term: TypeAlias = str | tuple[int, ...]
@@ -45,9 +45,9 @@ class Keywords(tuple[tuple[Term, float | None], ...]):
 
 
 class Spelling(NamedTuple):
-    """Token ids that write a term. boost: for each token. begins_anywhere: True unless a word must begin before it.
+    """Token ids that write a term. boost: for each token. begins_anywhere: False if only at the start of a word.
 
-    A spelling with a leading blank begins a word by itself, so it also begins anywhere.
+    A spelling with a leading blank starts a word, so it may begin anywhere.
     """
 
     token_ids: tuple[int, ...]
@@ -87,12 +87,12 @@ class Spellings(tuple[Spelling, ...]):
 
 @lru_cache(REMEMBERED)
 def spellings(each: tuple[Spelling, ...], openers: frozenset[int]) -> Spellings:
-    """Return the Spellings of these, the same object for equal ones."""
+    """Return the Spellings for these arguments, the same object for equal arguments."""
     return Spellings(each, openers)
 
 
 def keywords(name: str, given: Any) -> Keywords | Spellings:
-    """Parse terms: a mapping of terms to boosts, a list of terms or of such pairs, or one text with commas.
+    """Parse terms: a mapping of terms to boosts, a list of terms or of (term, boost) pairs, or one text with commas.
 
     A term is a text or a list of token ids. Raises ParameterError.
     """
@@ -159,10 +159,10 @@ def _boost(name: str, term: Any, boost: Any) -> float:
 def tokenize_keywords(given: Keywords, boost: float, tokenizer: Any | None, vocab_size: int) -> Spellings:
     """Return the spellings of keywords. boost: of terms without one.
 
-    A text is spelt after a blank, and without one where a word may begin without: at the start of the output, after an
-    opening mark, and anywhere in scripts without blanks. A text that begins with a lower-case letter is also spelt with
-    a capital, as at the start of a sentence. Spellings with special tokens, or with ids of `vocab_size` or above, are
-    left out: the model cannot write them.
+    A text is spelt with a leading blank, and also without one for words that follow no blank: at the start of the
+    output, after an opening mark, and anywhere in scripts without blanks. A text that begins with a lower-case letter
+    is also spelt with a capital, as at the start of a sentence. Spellings with special tokens, or with ids of
+    `vocab_size` or above, are left out: the model cannot write them.
     Raises ParameterError for texts if the checkpoint has no tokenizer.
     """
     if tokenizer is None and any(isinstance(term, str) for term, _ in given):
@@ -212,9 +212,9 @@ KEYWORDS = Option(
     also="str | None",
 )
 KEYWORD_BOOST = Option(
-    "added to the log probability of each token of a keyword without a boost of its own",
-    "Less for the first token. Higher values find more of the terms, also where others are meant. Reported log "
-    "probabilities are those without boosts.",
+    "added to the log probability of each token of a keyword that has no individual boost",
+    "The first token gets less. Higher values find more of the terms, also where other words are spoken. Reported log "
+    "probabilities exclude boosts.",
     metavar="X",
     gt=0,
     le=MAX_BOOST,

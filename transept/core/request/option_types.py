@@ -1,4 +1,4 @@
-"""Types of the keywords of public calls, for type checkers and editors; nothing imports them as it runs.
+"""Types of the keywords of public calls, for type checkers and editors; never imported at run time.
 
 Generated from the declarations of options by `make option-types`; do not edit.
 """
@@ -12,7 +12,7 @@ from transept.core.request.prompt_probe import PromptProbe
 
 
 class SingleTextKeywords(TypedDict, total=False):
-    """The options of SamplingParams that a call with one text as its result takes."""
+    """The options of SamplingParams for a call that returns one text."""
 
     n: int
     max_tokens: int | None

@@ -1,7 +1,7 @@
-"""KeywordSearch: greedy decoding that also follows keywords, until it is clear whether one was meant.
+"""KeywordSearch: greedy decoding that also follows keywords, until one of the beams is clearly better.
 
-Like a BeamSearch, each request that needs one has its own, and the engine core calls it after every step. No torch
-here.
+Each such request has its own KeywordSearch, which the engine core calls after every step, as it does a BeamSearch. No
+torch here.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.beam_search import Continuation, End, total_of
 from transept.core.scheduling.sequence import SampledToken, Sequence, SequenceStatus
 
-SLACK = 4.0  # by which a beam's total may be below the best sure total
-AGREEMENT = 3  # tokens after the last open match, after which only the best beam continues
+SLACK = 4.0  # a beam is dropped if its total is this far below the best sure total
+AGREEMENT = 3  # only the best beam continues after more tokens than this without an open match
 
 
 @dataclass(frozen=True)
 class Branch(Continuation):
-    """A continuation. sure: its total without the boosts that are taken back if its open match breaks."""
+    """A continuation. sure: its total if its open match breaks, which takes the match's boosts back."""
 
     sure: float
 
 
 def follows_keywords(params: SamplingParams) -> bool:
-    """True if a KeywordSearch decodes the request. With stop strings, which need a text that only grows, none does."""
+    """True if a KeywordSearch decodes the request. Stop strings exclude it: they need a text that only grows."""
     return bool(params.keywords and params.greedy and not params.beam_search and not params.stop)
 
 
@@ -39,12 +39,12 @@ class KeywordSearch:
     open until its term is complete. The beams are compared by their sure totals, but none is dropped while its open
     match could still win.
 
-    hypotheses: the best beam that has ended, if any. It holds no blocks. num_candidates: tokens that the search needs
-    for each beam: the most likely one, and those of keywords.
+    hypotheses: the best beam that has ended, if any. It holds no blocks. num_candidates: tokens that the sampler
+    returns for each beam: the most likely one, and the best keyword tokens.
     """
 
     def __init__(self, params: SamplingParams, width: int) -> None:
-        assert isinstance(params.keywords, Spellings)  # completed
+        assert isinstance(params.keywords, Spellings)  # the input processor has tokenized them
         self.tree = tree_of(params.keywords)
         self.width, self.num_candidates = width, SEARCH_WIDTH
         self.hypotheses: list[Sequence] = []
@@ -90,9 +90,9 @@ class KeywordSearch:
         return 0.0 if token.boost == 0.0 else self.tree.refund([*beam.output_token_ids, token.token_id])
 
     def _kept(self, branches: list[Branch]) -> list[Branch]:
-        """Return the branches that continue or end, the surest first. With one beam, the one of the highest total.
+        """Return the branches to keep, the highest `sure` first. With one beam, keep the highest total.
 
-        Besides the surest, none continues whose match broke with this token, which makes its boost negative.
+        If this token broke a branch's match, its boost is negative, and only the first branch may be such a one.
         """
         if self.width == 1:
             return sorted(branches, key=lambda each: each.total, reverse=True)[:1]

@@ -33,7 +33,7 @@ def map_features(data: Any, view: CheckpointView) -> MappedInput:
 
 
 def map_short_features(data: Any, view: CheckpointView) -> MappedInput:
-    """Map the same, padded only to whole tokens, so that the encoder reads only the given frames.
+    """Map features as `map_features`, but pad them only to whole tokens: the encoder reads only the given frames.
 
     data: float32 [num_mel_bins, 1 to 2 x max_source_positions].
     """

@@ -29,9 +29,9 @@ WORD_JOINER = "\u2060"  # invisible; the text after it does not begin a command 
 
 
 def karaoke(segments: Sequence[Segment], layout: SubtitleLayout, language: str) -> str:
-    """Return the file's text. Without word times, each segment is one subtitle. language: see `make_cues`.
+    """Return the file's text. If no segment has words, each segment is one subtitle. language: see `make_cues`.
 
-    Raises ParameterError for a layout without word times.
+    Raises ParameterError for a layout that needs word times, if there are none.
     """
     if not has_words(segments):
         cues = make_cues(segments, layout, language)
@@ -61,7 +61,7 @@ def _syllables(words: Sequence[Word]) -> str:
 
 
 def _line(start: int, end: int, speaker: str | None, text: str, *, read: bool = True) -> str:
-    """Return a line of the file. speaker: is in the field for editors, and with `read` before the text, for players."""
+    """Return a line of the file. speaker: in the field for editors; if `read`, also before the text, for players."""
     name = "" if speaker is None else speaker.replace(",", ";")
     said = "" if speaker is None or not read else _escaped(f"{speaker}: ")
     return f"Dialogue: 0,{_clock(start)},{_clock(end)},Default,{name},0,0,0,,{said}{text}\n"

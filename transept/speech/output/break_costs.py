@@ -1,4 +1,4 @@
-"""Where a line or a subtitle may end: how well two adjacent words can be parted.
+"""Costs of ending a line or a subtitle between two adjacent words.
 
 After the Netflix Timed Text Style Guide, General Requirements, section "Line Treatment" (after punctuation, before
 conjunctions and prepositions; never between an article and its noun, or a first and a last name) and the BBC Subtitle
@@ -14,15 +14,15 @@ from transept.speech.output.function_words import FUNCTION_WORDS, NONE, Function
 from transept.speech.word_breaks import UNSPACED_SCRIPTS
 
 SENTENCE, CLAUSE, CONJUNCTION, PREPOSITION, PHRASE, WORD, LEADING = 0.0, 10.0, 20.0, 25.0, 45.0, 60.0, 85.0
-INSIDE = 150.0  # within a Japanese phrase, where a word of several tokens may be
+INSIDE = 150.0  # within a Japanese phrase, possibly within a word of several tokens
 CLOSING = r"[\"'”’»)\]』」）]*"
 SENTENCE_END = re.compile(rf"[.?!…。！？।؟]{CLOSING}$")
 CLAUSE_END = re.compile(rf"(?:[,;:、，；：،]|[–—]|--){CLOSING}$")
 OPENING = re.compile(r"^[(\[“‘«–—「『（]")
 INITIALS = re.compile(r"^(?:\w\.)+$")  # of a name or a country
 NUMBER = re.compile(r"\d[\d.,:/]*$")
-COUNTED = re.compile(r"^(?:[\d%‰°€$£¥]|(?:kg|km|cm|mm|ms|am|pm|a\.m|p\.m|mph)\b)")  # what a number stays with
-NAMES_UNCLEAR = ("de",)  # languages that capitalise all nouns
+COUNTED = re.compile(r"^(?:[\d%‰°€$£¥]|(?:kg|km|cm|mm|ms|am|pm|a\.m|p\.m|mph)\b)")  # follow a number
+NOUN_CAPITALS = ("de",)  # languages that capitalise all nouns
 PUNCTUATION = "\"'“”‘’«»()[]{}.,;:!?…–—¿¡-"
 KATAKANA, KANA, HAN = (
     re.compile(f"[{each}]") for each in ("\u30a0-\u30ff", "\u3040-\u30ff", "\u3400-\u9fff\uf900-\ufaff")
@@ -30,7 +30,7 @@ KATAKANA, KANA, HAN = (
 
 
 def ends_sentence(word: str, language: str) -> bool:
-    """True if a word with its punctuation ends a sentence; not for initials, and for titles such as ``Mr.``."""
+    """True if a word with its punctuation ends a sentence; False for initials and titles such as ``Mr.``."""
     return (
         SENTENCE_END.search(word) is not None
         and INITIALS.match(word) is None
@@ -42,7 +42,7 @@ def held_together(before: str, after: str, language: str, *, begins_sentence: bo
     """True if two words must stay on one line: an article and its noun, or parts of a number or of a name.
 
     before, after: with their punctuation, without blanks. begins_sentence: True if `before` is the first word of its
-    sentence, whose capital makes no name.
+    sentence, so its capital does not mark a name.
     """
     known = FUNCTION_WORDS.get(language, NONE)
     plain, following = before.lower().strip(PUNCTUATION), after.lower().strip(PUNCTUATION)
@@ -58,7 +58,7 @@ def held_together(before: str, after: str, language: str, *, begins_sentence: bo
         return True
     if UNSPACED_SCRIPTS.match(before[-1:]) or UNSPACED_SCRIPTS.match(after[:1]):
         return KATAKANA.match(before[-1:]) is not None and KATAKANA.match(after[:1]) is not None
-    return not begins_sentence and language not in NAMES_UNCLEAR and _is_name(before, known) and _is_name(after, known)
+    return not begins_sentence and language not in NOUN_CAPITALS and _is_name(before, known) and _is_name(after, known)
 
 
 def is_article(word: str, language: str) -> bool:
@@ -67,7 +67,7 @@ def is_article(word: str, language: str) -> bool:
 
 
 def _is_name(word: str, known: FunctionWords) -> bool:
-    """True if a word is capitalised, and not because it is a pronoun or an interjection."""
+    """True if a word is capitalised, and is neither a pronoun nor an interjection."""
     plain = word.strip(PUNCTUATION)
     return (
         plain[:1].isupper()
@@ -79,7 +79,7 @@ def _is_name(word: str, known: FunctionWords) -> bool:
 def break_cost(before: str, after: str, language: str) -> float:
     """Return the cost of a break between two words that are not held together: 0 at a sentence's end, LEADING at most.
 
-    Only Japanese has more, INSIDE. The arguments are those of `held_together`.
+    In Japanese, a break within a phrase costs INSIDE, which is more. Arguments: see `held_together`.
     """
     known = FUNCTION_WORDS.get(language, NONE)
     plain, following = before.lower().strip(PUNCTUATION), after.lower().strip(PUNCTUATION)

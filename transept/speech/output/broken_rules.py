@@ -20,7 +20,7 @@ from transept.speech.segments import Segment
 
 TOLERANCE = 0.010  # seconds; the resolution of ass
 SPLIT = "split"  # the rule that has no number
-UNITS = {  # of the rules, for a sentence: a value, and its limit
+UNITS = {  # rule -> text with the value and the limit
     "max_line_width": "{:g} characters in a line, at most {:g}",
     "max_line_count": "{:g} lines, at most {:g}",
     "max_words_per_line": "{:g} words, at most {:g}",
@@ -38,8 +38,8 @@ class BrokenRule:
     """A rule that a subtitle breaks.
 
     number: of the subtitle, from 1. start: in seconds. rule: name of its option, such as ``"max_duration"``, or
-    ``"split"`` for a line that ends within a number or a name, or between an article and its noun. value, limit: what
-    the subtitle has, and what the rule allows; for "split" the two words and None.
+    ``"split"`` for a line that ends within a number or a name, or between an article and its noun. value, limit: the
+    subtitle's number, and the number that the rule allows; for "split" the two words and None.
     """
 
     number: int
@@ -57,14 +57,14 @@ class BrokenRule:
 def broken_rules(cues: Sequence[Cue], rules: SubtitleRules) -> list[BrokenRule]:
     """Return the rules that cues break, in their order. The cues' texts are without markup."""
     broken = []
-    begins = True  # a sentence
+    begins = True  # True if the next word begins a sentence
     for number, (cue, following) in enumerate(itertools.zip_longest(cues, cues[1:]), 1):
         found: list[tuple[str, float | str, float | None]] = [*_of_text(cue, rules), *_of_times(cue, following, rules)]
         lines = [line.split() for line in cue.text.split("\n")]
         continues = following is not None and following.speaker == cue.speaker
         below = following.text.split("\n")[0].split() if following is not None and continues else []
         for words, next_words in itertools.pairwise([*lines, below]):
-            if parted := _parted(words, next_words, rules.language, begins):
+            if parted := _split_words(words, next_words, rules.language, begins):
                 found.append((SPLIT, parted, None))
             begins = not words or ends_sentence(words[-1], rules.language)
         broken += [BrokenRule(number, cue.start / 1000, *each) for each in found]
@@ -117,8 +117,8 @@ def _of_times(cue: Cue, following: Cue | None, rules: SubtitleRules) -> Iterator
             yield "close_gaps", gap, rules.close_gaps
 
 
-def _parted(words: Sequence[str], below: Sequence[str], language: str, begins: bool) -> str | None:
-    """Return the two words that a line's end parts, if they belong together. begins: True if it begins a sentence."""
+def _split_words(words: Sequence[str], below: Sequence[str], language: str, begins: bool) -> str | None:
+    """Return the words around a line's end if they belong together. begins: True if it begins a sentence."""
     if not words or not below or below[0].startswith(DASH):
         return None
     first = begins if len(words) == 1 else ends_sentence(words[-2], language)

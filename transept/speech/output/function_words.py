@@ -1,4 +1,4 @@
-"""Words of languages that a line or a subtitle does not end with, or that begin a phrase.
+"""Function words by language: words that should not end a line or a subtitle, or that begin a phrase.
 
 `break_costs` reads them. A language without an entry breaks at punctuation, pauses and for balance only.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 ENGLISH = "en"
-LEAST_HITS, LEAST_COMMON = 5, 0.25  # function words of another language than the given one: their number, and share
+LEAST_HITS, LEAST_COMMON = 5, 0.25  # of another language's function words, for a text to be in it
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class FunctionWords:
 
     @property
     def common(self) -> frozenset[str]:
-        """All that tell one language from another."""
+        """The words that distinguish this language from others."""
         return self.articles | self.prepositions | self.conjunctions | self.leading
 
 
@@ -123,20 +123,20 @@ FUNCTION_WORDS = {
         titles="meneer mevrouw dr. prof.",
     ),
 }
-SCRIPTS = (  # of languages without an alphabet's spaces; the first that a text has decides
+SCRIPTS = (  # of languages without spaces between words; the first one that a text uses decides
     ("ja", re.compile("[\u3041-\u30ff]")),
     ("ko", re.compile("[\uac00-\ud7a3]")),
     ("th", re.compile("[\u0e01-\u0e5b]")),
     ("zh", re.compile("[\u3400-\u9fff]")),
 )
-LEAST_SHARE = 0.1  # of a text's letters in a script, to be in it
+LEAST_SHARE = 0.1  # of a text's letters, for the text to use a script
 HAN = ("zh", "yue")  # languages written with Chinese characters alone
 
 
 def language_of(texts: Iterable[str], given: str) -> str:
-    """Return the language of a transcript's text, of which `given` is one guess: a translation's is another.
+    """Return the language of a transcript's text, which for a translation differs from the given one.
 
-    given: a code; "": unknown. Returns a code, or "" for a text in none of the languages above.
+    given: code of the transcript's language; "": unknown. Returns "" for a text in none of the languages above.
     """
     text = " ".join(texts)
     letters = sum(each.isalpha() for each in text)

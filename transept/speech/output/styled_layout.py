@@ -17,15 +17,15 @@ from transept.speech.output.subtitle_times import NEVER, SHORTEST_MS, SubtitleTi
 from transept.speech.segments import Segment, Word
 from transept.speech.word_breaks import SHORTEST
 
-# Costs. A broken rule costs more than all that makes the layout of a whole recording less pleasant to read, so the
-# cheapest layout breaks as few rules as any whose lines fit and whose subtitles start with their first word and keep
-# max_duration.
+# Costs. A broken rule costs more than everything that makes a whole recording's layout less pleasant to read. So the
+# cheapest layout breaks the fewest rules among layouts whose lines fit, whose subtitles start with their first word,
+# and which keep max_duration.
 BROKEN = 1e6
 SUBTITLE = 40.0  # for each, so that words share one
 SAME_SUBTITLE = 25.0  # two sentences without a pause
 PAUSE, UNRELATED = 0.5, 400.0  # seconds between two sentences that share a subtitle only to keep a rule, and the cost
 SENTENCES_APART, WORDS_APART = 1.0, 2.0  # seconds between two sentences, or two words, that never share a subtitle
-ARTICLE = 0.3  # seconds, at most, of an article that a pause parts from its noun
+ARTICLE = 0.3  # longest duration, in seconds, of an article that moves across a pause to its noun
 SILENT = 50.0  # for each second above PAUSE within a sentence
 TOO_SHORT, SHORTEST_SHARE = (
     100.0,
@@ -56,9 +56,9 @@ class Subtitle:
 def lay_out(segments: Sequence[Segment], rules: SubtitleRules) -> list[Subtitle]:
     """Return the subtitles of segments in order of time. Words must be whole, with blanks before them.
 
-    Subtitles of speakers who speak at the same time overlap, if they do not share one.
+    Subtitles of simultaneous speakers overlap, unless the speakers share one.
     """
-    if rules.max_line_width is None and rules.max_line_count is None:  # nothing calls for words of several segments
+    if rules.max_line_width is None and rules.max_line_count is None:  # no rule joins words of several segments
         parts = [[segment] for segment in segments]
     else:
         parts = [list(segments)]
@@ -71,7 +71,7 @@ def lay_out(segments: Sequence[Segment], rules: SubtitleRules) -> list[Subtitle]
 
 @dataclass(frozen=True)
 class _Passage:
-    """Words, with what the search reads of them.
+    """Words, and the tables that the search reads.
 
     starts, stops: of the words, in milliseconds. speakers: of each word. turns: changes of the speaker up to each.
     blanks: width of the blank before each. edges: width of all words before each, with their blanks. counts: blanks up
@@ -102,7 +102,7 @@ class _Passage:
         counts = [*itertools.accumulate(int(blank > 0) for blank in blanks)]
         turns = [*itertools.accumulate((a != b for a, b in itertools.pairwise(speakers)), initial=0)]
         breaks, inner = [0.0], [0.0]
-        begins = True  # a sentence
+        begins = True  # True if the next word begins a sentence
         for index in range(1, len(words)):
             before, after = texts[index - 1], texts[index]
             pause = words[index].start - words[index - 1].end
@@ -164,7 +164,7 @@ class _Passage:
         return self.edges[end] - self.edges[begin] - self.blanks[begin]
 
     def _needed(self, begin: int, end: int) -> int:
-        """Return the shortest duration of a subtitle that can be read, in milliseconds."""
+        """Return the shortest duration that leaves time to read a subtitle, in milliseconds."""
         dashes = 2 * self.rules.width(DASH) if self._has_two(begin, end) else 0.0
         words = 1 + self.counts[end - 1] - self.counts[begin]
         return at_least(self.rules.needed(self._width(begin, end) + dashes, words))
@@ -174,9 +174,9 @@ class _Passage:
         return self.turns[begin] != self.turns[end - 1]
 
     def _lines(self, begin: int, end: int) -> tuple[float, list[int]] | None:
-        """Return the cost of the best line breaks of a subtitle, and the words before which they are.
+        """Return the cost of a subtitle's best line breaks, and the indices of the words that follow them.
 
-        None: its words do not fit into its lines. The fewest lines are the best.
+        Fewer lines are always better. Returns None if the words do not fit.
         """
         limit = self.rules.max_line_width
         if self._has_two(begin, end):
@@ -189,13 +189,13 @@ class _Passage:
         if limit is None or self._width(begin, end) <= limit or end == begin + 1:
             return 0.0, []
         for count in range(2, self._most_lines + 1):
-            found = self._broken(begin, end, count, self._width(begin, end) / count)
+            found = self._best_breaks(begin, end, count, self._width(begin, end) / count)
             if found is not None:
                 return found
         return None
 
-    def _broken(self, begin: int, end: int, count: int, mean: float) -> tuple[float, list[int]] | None:
-        """Return the best of the ways to break words into `count` lines. mean: width of even lines."""
+    def _best_breaks(self, begin: int, end: int, count: int, mean: float) -> tuple[float, list[int]] | None:
+        """Return the cheapest way to break words into `count` lines, as `_lines` does. mean: width of even lines."""
         limit = self.rules.max_line_width or math.inf
         if count == 1:
             width = self._width(begin, end)
@@ -207,7 +207,7 @@ class _Passage:
                 break
             if self._width(index, end) > (count - 1) * (limit + 1):
                 continue
-            rest = self._broken(index, end, count - 1, mean)
+            rest = self._best_breaks(index, end, count - 1, mean)
             if rest is None:
                 continue
             cost = rest[0] + LINE * self.breaks[index] + UNEVEN * abs(width - mean) / limit
@@ -220,7 +220,7 @@ class _Passage:
         return best
 
     def _timing_cost(self, begin: int, end: int, following: int) -> float:
-        """Return the cost of the rules that a subtitle breaks with the best end that it can have."""
+        """Return the cost of the rules that a subtitle breaks with its best possible end."""
         times, needed = self.times, self._needed(begin, end)
         stop, cost = self._end(begin, end, needed, following), 0.0
         lasts = stop - self.starts[begin]

@@ -1,4 +1,4 @@
-"""SubtitleRules: the numbers that subtitles keep, and those of publishers by style and language.
+"""SubtitleRules: limits that subtitles keep, and the publishers' limits by style and language.
 
 Sources:
 netflix: Netflix Timed Text Style Guide. General Requirements: "Duration" (5/6 to 7 seconds), "Line Treatment" (2
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from transept.speech.output.function_words import ENGLISH
 
 FRAME = 1 / 24  # seconds
-WIDE = ("ja", "zh", "yue", "ko")  # languages of full-width characters; others count as half of one
+WIDE = ("ja", "zh", "yue", "ko")  # languages of full-width characters, where other characters count as half
 UNSPACED = ("ja", "zh", "yue", "th")  # languages without blanks between words
 WIDE_CLASSES = ("W", "F")  # of Unicode's East Asian width
 
@@ -32,7 +32,7 @@ class SubtitleRules:
 
     max_line_width: in characters, in WIDE languages full-width ones. max_words_per_line: of a subtitle. min_gap:
     between two subtitles. close_gaps: shorter gaps are closed to min_gap. linger: time that a subtitle stays after its
-    last word, if the next leaves it.
+    last word, if the next one starts late enough.
     """
 
     language: str = ""
@@ -54,7 +54,7 @@ class SubtitleRules:
         return sum(1.0 if unicodedata.east_asian_width(each) in WIDE_CLASSES else 0.5 for each in text)
 
     def characters(self, text: str) -> float:
-        """Return the characters of a subtitle to read. A line's end counts as the blank that it replaces."""
+        """Return the number of characters to read in a subtitle. A line's end counts as the blank that it replaces."""
         return self.width(text.replace("\n", "" if self.language in UNSPACED else " "))
 
     def needed(self, characters: float, words: int) -> float:
@@ -83,7 +83,7 @@ STYLES = {
         max_line_width=42, max_line_count=2, max_chars_per_second=20, min_duration=1, max_duration=7, linger=0.5
     ),
 }
-BY_LANGUAGE = {  # characters of a line, and a second
+BY_LANGUAGE = {  # characters per line, and per second
     ("netflix", ENGLISH): (42, 20),
     ("netflix", "ja"): (13, 4),
     ("netflix", "zh"): (16, 9),

@@ -1,4 +1,4 @@
-"""When a subtitle ends: it lingers, keeps the gap to the next one, and lasts as long as its rules ask.
+"""The end of a subtitle: it lingers, keeps the gap to the next one, and lasts as long as its rules ask.
 
 `styled_layout` calls it. Times are whole milliseconds, so that a layout and its file agree on each rule.
 """
@@ -22,7 +22,7 @@ def at_least(seconds: float) -> int:
 
 @dataclass(frozen=True)
 class SubtitleTimes:
-    """The times of rules, in milliseconds. Their meanings are those of SubtitleRules."""
+    """The times of rules, in milliseconds. See SubtitleRules for their meanings."""
 
     shortest: int
     longest: int
@@ -45,7 +45,7 @@ class SubtitleTimes:
         """
         end, latest = max(spoken + self.linger, start + needed), following - self.gap
         if end > following - self.close:
-            end = latest  # without a gap that would flicker
+            end = latest  # close the gap, which would flicker
         if end > start + self.longest:
             end = start + self.longest
             apart = following - self.close

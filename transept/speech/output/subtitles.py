@@ -29,10 +29,10 @@ BLANK_LINES = re.compile(r"[\r\n][ \t\r\n]*")  # would end a subtitle in its fil
 @declares_options("subtitles have no option")
 @dataclass(frozen=True)
 class SubtitleLayout:
-    """How words are laid out as subtitles. Every option needs the times of words.
+    """Layout of words as subtitles. Every option needs the times of words.
 
     The style "plain" is openai-whisper's layout. Any other style, and any option after max_words_per_line, lays words
-    out by rules: those of the style, each of which an option can set to another number.
+    out by rules. The style sets the rules, and options replace single ones.
     Raises ParameterError for unknown, invalid or contradictory options.
     """
 
@@ -68,13 +68,13 @@ class SubtitleLayout:
     max_duration: Annotated[float | None, Option("seconds of a subtitle at most", metavar="S", gt=0)] = None
     min_gap: Annotated[float | None, Option("seconds between two subtitles at least", metavar="S", ge=0)] = None
     close_gaps: Annotated[
-        float | None, Option("shorten gaps of fewer seconds to --min-gap, by a later end", metavar="S", ge=0)
+        float | None, Option("shorten gaps of fewer seconds to --min-gap by ending subtitles later", metavar="S", ge=0)
     ] = None
     linger: Annotated[
         float | None,
         Option(
-            "seconds that a subtitle stays after its last word, if the next one leaves them",
-            "It stays longer if it needs to for the other rules.",
+            "seconds that a subtitle stays after its last word, if the next one starts late enough",
+            "It stays longer if other rules need it.",
             metavar="S",
             ge=0,
         ),
@@ -144,7 +144,7 @@ def make_cues(
     """Return the subtitles of a recording in order; each has text and a duration.
 
     language: of the transcript; a code, or "". named: True if the file shows a speaker's name in the first line,
-    where it counts towards the width; a layout by rules, which gives two speakers dashes, then omits the name. escape:
+    where it counts towards the width. A layout by rules marks two speakers by dashes, without names. escape:
     turns text into the file's markup.
     Segments with words are laid out; each segment without words is one subtitle.
     Raises ParameterError for a layout of words whose times are unknown.

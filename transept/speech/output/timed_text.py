@@ -41,7 +41,7 @@ TAIL = """    </div>
 
 
 def timed_text(segments: Sequence[Segment], layout: SubtitleLayout, language: str) -> str:
-    """Return the file's text. language: see `make_cues`. TTML repeats no subtitle for each of its words.
+    """Return the file's text. language: see `make_cues`. Words are not highlighted: TTML has each subtitle once.
 
     Raises ParameterError for a layout without word times.
     """

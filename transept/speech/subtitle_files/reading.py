@@ -35,7 +35,7 @@ def read_subtitles(text: str, format: str) -> list[Cue]:
         raise ParameterError(message, param="format", value=format)
     cues = READERS[format](text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"))
     if not cues and text.strip("\ufeff \r\n\tWEBVT"):
-        message = f"the text has no subtitle of the format {format}; give the {{format}} that it has"
+        message = f"the text has no subtitles in the format {format}; give its actual {{format}}"
         raise ParameterError(message, param="format", value=format)
     return cues
 

@@ -80,7 +80,7 @@ class _Document:
         """Yield the subtitles of an element. origin, end: its parent's times; end: None if it is open."""
         given = {_local(name): value for name, value in element.attrib.items()}
         if given.get("timeContainer") == "seq":
-            message = 'the text has elements of timeContainer="seq"; convert it to times of their own'
+            message = 'the text has elements of timeContainer="seq"; convert it to one with explicit times'
             raise ParameterError(message, param="text")
         begin = origin + self.clock.seconds(given.get("begin", "0s"))
         ends = [end] if end is not None else []
@@ -131,9 +131,9 @@ def _speakers(root: ElementTree.Element) -> dict[str, str]:
 
 
 def _local(name: str) -> str:
-    """Return a name without its namespace, of which files in use have many."""
+    """Return a name without its namespace, which differs between programs."""
     return name.rpartition("}")[2]
 
 
 def _name(element: ElementTree.Element) -> str:
-    return _local(element.tag) if isinstance(element.tag, str) else ""  # comments have none
+    return _local(element.tag) if isinstance(element.tag, str) else ""  # comments have no name

@@ -1,4 +1,4 @@
-"""WebVTT (https://www.w3.org/TR/webvtt1/): blocks between blank lines, of which those with a timing are subtitles."""
+"""WebVTT (https://www.w3.org/TR/webvtt1/): blocks between blank lines. The blocks with a timing are subtitles."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class VadOptions:
     speech_pad_ms: Annotated[
         float,
         recording(
-            "silence to keep on both sides of speech", "Of a short pause, each side takes half.", metavar="MS", ge=0
+            "silence to keep on both sides of speech", "The sides share a short pause equally.", metavar="MS", ge=0
         ),
     ] = 400
 

@@ -1,4 +1,4 @@
-"""A layer's paged cache as kernels read it, and what writes many rows to it."""
+"""A layer's paged cache as a C struct, and a copy of many rows into it."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class KVCacheStruct(ctypes.Structure):
 
 
 def copy_rows(x: Tensor, slots: Tensor) -> None:
-    """Write keys or values to slots of a cache; what float16 cannot hold becomes its largest number.
+    """Write keys or values to slots of a cache; numbers beyond float16's range become its largest number.
 
-    x: float32 [tokens, kv_heads, dim] on the CPU. slots: float32 or float16 of the same shape, without gaps. Raises
-    IndexError for others.
+    x: float32 [tokens, kv_heads, dim] on the CPU. slots: float32 or float16 of the same shape, contiguous.
+    Raises IndexError for other shapes and dtypes.
     """
     known = slots.dtype in (torch.float32, torch.float16)
     if x.shape != slots.shape or x.dim() != 3 or not known or not slots.is_contiguous():
