@@ -85,7 +85,7 @@ def test_what_is_no_name_tells_the_plugin(spans: Any) -> None:
 
 
 def test_names_need_one_plugin() -> None:
-    with pytest.raises(ParameterError, match=r"none is installed\. Install a plugin with the hook find_names"):
+    with pytest.raises(ParameterError, match=r"hook find_names, and none is installed\. Install one"):
         find_name_finder(Plugins(()))
     two = (plugin(lambda **_: [[]], "a"), plugin(lambda **_: [[]], "b"))
     with pytest.raises(ParameterError, match=r"2 plugins find names: a .* TRANSEPT_DISABLE_PLUGINS=transept-b"):
