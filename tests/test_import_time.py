@@ -71,6 +71,7 @@ def huggingface_dir(tiny_en_dir, tmp_path_factory):
     return save_huggingface_whisper(tiny_en_dir, tmp_path_factory.mktemp("whisper") / "tiny.en")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("directory", "options"),
     [
@@ -88,6 +89,7 @@ def test_a_whisper_checkpoint_transcribes_without_transformers(directory, option
     assert "young man" in runs_without_slow_imports(*command)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "text", "command", "expected"),
     [

@@ -109,7 +109,7 @@ def test_a_right_model_passes(right: Parity, check: str) -> None:
     getattr(right, check)()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_fails_the_first_check_that_sees_it(fault: str, tmp_path: Path) -> None:
     parity = Parity(bart(), tmp_path)

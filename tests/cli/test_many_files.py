@@ -132,6 +132,7 @@ def test_raw_samples_by_standard_input(speech_dir: Path, tmp_path: Path) -> None
     assert result["duration"] == pytest.approx(len(samples) / rate, abs=1e-3)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("samples", "options", "message"),
     [

@@ -153,6 +153,7 @@ def test_the_first_errors_of_the_tutorial_come(tmp_path: Path) -> None:
         assert line.strip() == "..." or line.strip() in done.stdout
 
 
+@pytest.mark.slow
 def test_the_nine_lines_of_the_tutorial_run_a_checkpoint(environment: FreshEnvironment, tmp_path: Path) -> None:
     module = first_block("python")
     assert len(module.splitlines()) == 9

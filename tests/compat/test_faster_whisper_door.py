@@ -228,6 +228,7 @@ def test_other_names_replace_the_defaults_of_the_door(tiny_en_dir: Path, clip: P
         ours.WhisperModel(tiny_en_dir, cpu_threads=1, threads=1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "options",
     [

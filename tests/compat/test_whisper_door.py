@@ -32,7 +32,7 @@ def clip(speech_dir: Path) -> str:
     return str(speech_dir / "librivox" / "austen-0870.flac")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "options",
     [

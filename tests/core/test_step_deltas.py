@@ -94,6 +94,7 @@ def telling(border: Border, *given: int, **options: int) -> Simulation:
     return Simulation(*given, **options, make_scheduler=partial(TellingScheduler, border=border))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("lost", "most_absent"), [(0.0, 256), (0.05, 2)])
 def test_thousands_of_random_steps_arrive(lost: float, most_absent: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_deltas, "MOST_ABSENT", most_absent)
@@ -211,6 +212,7 @@ def tokens_of(output: RequestOutput) -> Any:
     return [(each.token_ids, each.finish_reason) for each in output.outputs]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("num_stages", [1, 3], ids=["look ahead", "three stages"])
 @pytest.mark.parametrize("window", [None, WINDOW], ids=["all tokens", "window"])
 def test_requests_of_an_engine_cross(window: int | None, num_stages: int, monkeypatch: pytest.MonkeyPatch) -> None:

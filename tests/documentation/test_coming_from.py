@@ -89,6 +89,7 @@ def test_every_flag_of_the_other_program_is_taken_or_has_a_hint(page: str, capsy
         assert not re.match(rf"unexpected arguments|there is no option {name}\. See ", message), message
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("page", pages_with_examples("docs/coming-from"), ids=lambda page: page.stem)
 def test_examples_run(
     page: Path, stand_ins: dict[str, str], terminal: Terminal, capsys: pytest.CaptureFixture[str]

@@ -220,6 +220,7 @@ ENCODED = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", ENCODED)
 def test_a_file_that_declares_too_much_is_refused_before_it_is_decoded(form: str) -> None:
     encoded = ENCODED[form]()

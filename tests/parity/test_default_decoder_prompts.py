@@ -85,6 +85,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("family", "name", "in_config"), ROWS)
 def test_outputs_begin_as_in_transformers(family: str, name: str, in_config: bool, tmp_path: Path) -> None:
     reference = save(tmp_path / "model", family, SETTINGS[name], in_config=in_config)

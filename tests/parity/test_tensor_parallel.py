@@ -218,7 +218,7 @@ PIPELINES = {
 CASES = {(name, size, 1): case for (name, size), case in TENSOR_PARALLEL.items()} | PIPELINES
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("make", "size", "stages"),
     [pytest.param(make, size, stages, marks=marks) for (_, size, stages), (make, marks) in CASES.items()],

@@ -80,7 +80,7 @@ def test_bfloat16(parity: Parity) -> None:
     parity.check_low_precision(("bfloat16",), share=0.9)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 def test_own_settings(parity: Parity) -> None:
     prompts = parity.prompts[:3]
     assert_as_transformers(parity.engine, parity.reference.model, prompts)

@@ -80,6 +80,7 @@ def tokens(output: RequestOutput) -> list[int]:
     return completion.token_ids[:-1]
 
 
+@pytest.mark.sampled(2)
 def test_greedy_tokens_in_one_batch_equal_transformers(case: Case, batch: list[RequestOutput]) -> None:
     assert [tokens(output) for output in batch] == case.expected
 

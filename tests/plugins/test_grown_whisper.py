@@ -36,6 +36,7 @@ def grown(tiny_en_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("form", ["ctranslate2", "huggingface", "padded"])
 @pytest.mark.parametrize(
     "options", [{}, {"word_timestamps": True}, {"batched": True}], ids=["plain", "words", "batched"]

@@ -326,6 +326,7 @@ def test_an_upload_that_stops_is_given_up(locked: ServeProcess) -> None:
     locked.wait_until_idle(headers={"authorization": f"Bearer {KEY}"})
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("names", [("bart",), ("bart", "other")], ids=" ".join)
 @pytest.mark.parametrize(("timeout", "code"), [("0.5", CUT_OFF), ("1000", 0)])  # the second one since nothing comes
 def test_an_upload_that_is_under_way_at_the_end_is_told(

@@ -40,6 +40,7 @@ def test_the_python_example_runs(stands_for: dict[str, str], capsys: pytest.Capt
     assert capsys.readouterr().out.count("And Mr. John Dashwood") == 2  # whole, then streamed
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 @pytest.mark.parametrize("command", CURLS)
 def test_curl_gets_an_answer(command: str, stands_for: dict[str, str], serve: Serve) -> None:

@@ -919,6 +919,7 @@ def test_a_phone_is_wide_enough(visit_of, page_server, clip, broken):
     check_width()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "options",
     [

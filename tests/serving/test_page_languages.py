@@ -50,6 +50,7 @@ def test_a_recording_in_another_language_gets_a_warning(visit, speech_dir):
     expect(notice).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_where_no_model_detects_languages_an_unsure_text_gets_a_warning(visit_of, lone_server, speech_dir):
     visit = visit_of(lone_server)
     page = visit.page

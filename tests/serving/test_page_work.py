@@ -100,6 +100,7 @@ def test_cancel_has_a_mark_and_a_word(visit, page_server, minutes):
         page_server.process.send(signal.SIGCONT)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("options", [{"viewport": LAPTOP}, {"viewport": PHONE}], ids=["laptop", "phone"])
 def test_nothing_moves_while_a_recording_is_transcribed(visit_of, page_server, minutes, clip, options):
     visit = visit_of(page_server, **options)

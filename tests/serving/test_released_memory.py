@@ -156,6 +156,7 @@ def check_nothing_stays(requests: list[tuple[bytes, int | None]], statuses: set[
     asyncio.run(whole())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("sort", REFUSED)
 def test_a_refusal_leaves_nothing(sort: str, tiny_en_dir: Path, collector_is_off: None) -> None:
     body, status = REFUSED[sort]

@@ -80,6 +80,7 @@ def test_what_is_no_regular_expression(transcriber: Transcriber, pattern: Any, m
         transcriber.transcribe_many([], suppress_regex=pattern)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("pattern", [".*", r"(?s).*", r" ?\w+|.*", r".*[^\W].*"])
 def test_an_expression_that_leaves_nothing_to_say_is_told(transcriber: Transcriber, menu: Path, pattern: str) -> None:
     with pytest.raises(ParameterError, match="suppress_regex matches every token with a letter"):

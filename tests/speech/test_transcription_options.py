@@ -101,6 +101,7 @@ def test_channels_of_a_stereo_file_can_be_transcribed_apart(
     assert [transcript.text for transcript in apart] == [SENTENCE, "Your message is too short."]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mode", MODES)
 def test_hotwords_make_a_name_heard(transcriber: Transcriber, clips, mode: dict) -> None:
     recording = (clips["demo-abouttotry"], RATE)
@@ -133,7 +134,7 @@ def test_times_only_rise(transcriber: Transcriber, talk, mode: dict, word_timest
         assert word.start <= word.end <= following_word.start <= following_word.end
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("mode", MODES)
 def test_clip_timestamps_restrict_what_is_transcribed(transcriber: Transcriber, clips, mode: dict) -> None:
     parts = [clips[name] for name in ("vm-tooshort", "austen-0930", "conf-kicked", "austen-0880")]

@@ -62,6 +62,7 @@ def probe(model: Whisper, mel: torch.Tensor, prompt: list[int], first: int, text
     return [float(logprobs[first + i, token]) for i, token in enumerate(text)], weights.numpy()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("language", TEXTS)
 @pytest.mark.parametrize("num_frames", [3000, 1999, 150])
 def test_times_from_attention_are_those_of_openai_whisper(

@@ -108,6 +108,7 @@ def test_a_page_takes_about_one_call_a_chunk(tokenizers: dict[str, Any], name: s
     assert counted.num_characters < (most + 2) * len(PAGE)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "document",
     [

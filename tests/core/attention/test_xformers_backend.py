@@ -148,6 +148,7 @@ def test_decoder_tokens_attend_to_all_of_their_encoder_tokens(
     assert_cross_attention(out, query, cache, step, SCALE, DTYPES[dtype])
 
 
+@pytest.mark.slow
 def test_a_step_so_large_that_keys_need_no_splitting(backend: AttentionBackend) -> None:
     step = [Request(prefill=False, queries=1, length=130) for _ in range(300)]
     cache = paged([130] * len(step), [130] * len(step), 8, torch.float16)

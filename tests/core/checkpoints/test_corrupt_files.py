@@ -160,7 +160,7 @@ def read_ctranslate2(path: Path, bart: BartForConditionalGeneration) -> None:
     checkpoint.scalar("heads")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("kind", "change", "read"),
     [

@@ -106,6 +106,7 @@ def test_a_name_that_the_hub_does_not_know_may_be_like_another(tmp_path, hub):
         assert ask("whisper-large-v3").endswith("Did you mean 'large-v3'?")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("fault", "said"),
     [("silence", "ReadTimeout"), (503, "503"), (429, "429"), (500, "500"), ("html", "JSONDecodeError")],
@@ -130,6 +131,7 @@ def test_a_complete_copy_is_used_without_asking_the_hub(tmp_path, hub):
         assert hub.requests == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mains", [[COMMIT, LATER_COMMIT], [COMMIT, COMMIT, LATER_COMMIT]])
 def test_listing_and_download_are_of_one_commit(mains, tmp_path, hub):
     hub.mains[:] = mains  # main moves while it is downloaded
@@ -139,6 +141,7 @@ def test_listing_and_download_are_of_one_commit(mains, tmp_path, hub):
         assert ask("org/name", offline=True) == str(downloaded)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("missing", ["model.safetensors", "tokenizer.json"])
 def test_an_interrupted_download_is_completed(missing, tmp_path, hub):
     hub.refused.add(missing)
@@ -149,6 +152,7 @@ def test_an_interrupted_download_is_completed(missing, tmp_path, hub):
         assert content_of(ask("org/name")) == wanted(CONTENT)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
 def test_a_download_that_is_ended_in_the_middle_of_the_weights_leaves_no_model(end, tmp_path, hub):
     command = [sys.executable, "-m", "transept", "models", "download", "tiny.en", "--model-dir", str(tmp_path)]

@@ -192,6 +192,7 @@ def test_steps_beyond_the_recordings_are_filled_up_or_launched(
     assert launched == [2, 1]  # steps of 4 rows take part in those of 8
 
 
+@pytest.mark.slow
 @torch.inference_mode()
 def test_recordings_share_their_logits(checkpoints: Path) -> None:
     """Of 64 recordings of 256 rows and 50,000 tokens each, logits alone would be 1.6 GB."""
@@ -202,6 +203,7 @@ def test_recordings_share_their_logits(checkpoints: Path) -> None:
     assert len({recording.replay().untyped_storage().data_ptr() for recording in recordings.values()}) == 1
 
 
+@pytest.mark.slow
 def test_a_cache_in_fp8_says_much_the_same(checkpoints: Path) -> None:
     params = SamplingParams(temperature=0.0, max_tokens=9)
     expected = Engine(checkpoints / "bart-g2p", **HERE).generate(WORDS, params)

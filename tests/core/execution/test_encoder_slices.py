@@ -85,6 +85,7 @@ def alone() -> Callable[[str, SamplingParams], Any]:
     return lambda word, params: chosen(reference.generate(word, params)[0])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "options", [{}, {"quantization": "int8"}, {"block_size": 3}, {"tensor_parallel_size": 2}], ids=str
 )

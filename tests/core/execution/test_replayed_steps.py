@@ -115,7 +115,7 @@ def test_long_prompts_are_computed_apart_and_their_encoder_s_output_is_shared(ba
     assert engine.num_encoder_hits == 6
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bart", "t5"])
 def test_texts_are_filled_up_to_what_is_recorded(
     name: str, calls: Counter[str], request: pytest.FixtureRequest

@@ -177,7 +177,7 @@ def test_a_process_forked_after_a_step_is_told_to_be_spawned() -> None:
         assert 'get_context("spawn")' in line
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("lower", LOWER)
 def test_a_lower_level_gives_the_same_text(lower: str, own_level: tuple[str, str]) -> None:
     program = "print(transept.core.kernels.cpu.library.level()); print(run())"
@@ -185,7 +185,7 @@ def test_a_lower_level_gives_the_same_text(lower: str, own_level: tuple[str, str
     assert printed(program, **{LEVEL_VARIABLE: lower}) == [lower, own_level[1]]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("lower", LOWER)
 def test_every_level_passes_the_kernels_tests(lower: str) -> None:
     modules = ("int8_gemm", "bfloat16_gemm", "encoder_attention")

@@ -69,6 +69,7 @@ def printed(program: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.sampled(2)
 @linux
 @pytest.mark.parametrize("pool", ["", OWN_POOL], ids=["OpenMP", "a pool of ours"])
 def test_a_kernel_without_memory_raises_and_runs_once_there_is_some(pool: str) -> None:

@@ -107,6 +107,7 @@ def assert_refuses(engine: Engine, match: str) -> None:
         engine.generate(WORDS[0], GREEDY)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("has_spare", [True, False])
 def test_large_answers_keep_no_descriptors(has_spare: bool) -> None:
     """Weights of cross-attention, 94 KiB, which a worker passes on as memory if it has a descriptor for that."""
@@ -294,6 +295,7 @@ def test_a_worker_that_does_not_get_on_ends_every_request(processor: Any, option
     engine.close()
 
 
+@pytest.mark.sampled(2)
 @dataclass(frozen=True)
 class BreaksTheDevice:
     """A logits processor after which a GPU computes nothing more, once a row has three tokens."""
