@@ -173,7 +173,7 @@ def flite(text: str, voice: str) -> Utterance:
 
 
 def written_words(text: str) -> list[str]:
-    """The words of a text in lower case, without marks."""
+    """Return the words of a text in lower case, without marks."""
     return re.findall(r"[\w']+", text.lower())
 
 

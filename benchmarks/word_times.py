@@ -1,12 +1,12 @@
-"""Word times: how far they are from the words' boundaries, on speech whose boundaries are known.
+"""Errors of word times, on speech whose word boundaries are known.
 
     python -m benchmarks.word_times [--models tiny.en base] [--ways auto align] [--noise 20] [--seed 0]
         [--kinds espeak-ng flite clips] [--sentences 60] [--as-attended]
 
 Sentences of the test data's transcripts, spoken by espeak-ng and flite with a new voice for each, and the test data's
-own clips, of which the start of the first word and the end of the last one are known. There are 0.3 to 2.5 s of
-silence between them; with --noise also white noise, so many decibels below the speech. --as-attended turns
-refine_word_times off. Only words that the model hears right count.
+own clips, where only the start of the first word and the end of the last one are known. Silence of 0.3 to 2.5 s
+separates them. --noise adds white noise, this many decibels below the speech. --as-attended turns refine_word_times
+off. Only correctly transcribed words count.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ KINDS = ("espeak-ng", "flite", "clips")
 
 
 def synthetic(kind: str, text: str, number: int, draw: random.Random) -> Utterance:
-    """A sentence by one of a synthesizer's voices, in turn."""
+    """Speak a sentence with the next of a synthesizer's voices."""
     speak, voices = SYNTHESIZERS[kind]
     voice = voices[number % len(voices)]
     return speak(text, voice, draw.choice(RATES)) if kind == "espeak-ng" else speak(text, voice)
 
 
 def recorded(clip: Clip) -> Utterance:
-    """A clip as an utterance, whose words have no times but the start of the first and the end of the last."""
+    """Return a clip as an utterance. Only the start of its first word and the end of its last one are known."""
     frames = clip.waveform[: len(clip.waveform) // FRAME * FRAME].reshape(-1, FRAME)
     decibels = 10 * np.log10(np.square(frames).mean(axis=1) + 1e-10)
     (loud,) = np.nonzero(decibels > decibels.max() - QUIET)
@@ -54,7 +54,7 @@ def recorded(clip: Clip) -> Utterance:
 
 
 def recording(kind: str, sentences: int, noise: float | None, seed: int) -> tuple[Utterance, list[str]]:
-    """Utterances with silence between them as one, and the text of each."""
+    """Return one utterance of several with silence between them, and the text of each."""
     draw = random.Random(seed)
     known = clips("prompts-en") + clips("librivox")
     draw.shuffle(known)

@@ -33,7 +33,7 @@ class Keywords(tuple[tuple[Term, float | None], ...]):
 
     @cached_property
     def token_ids(self) -> frozenset[int]:
-        """The token ids of terms that were given as such."""
+        """All token ids of the terms that are lists of token ids."""
         return frozenset(token for term, _ in self if not isinstance(term, str) for token in term)
 
     @cached_property

@@ -62,7 +62,7 @@ class DecodedWindow:
     def needs_fallback(self, options: TranscriptionOptions) -> bool:
         """True if the text is too repetitive, or too unlikely although silence is unlikely as well.
 
-        A text with keywords is as likely as they make it: a rare name must not be decoded again.
+        The likelihood includes keyword boosts, so that a rare name is not decoded again.
         """
         logprob = self.avg_logprob + self.avg_boost
         unlikely = options.logprob_threshold is not None and logprob < options.logprob_threshold

@@ -77,7 +77,7 @@ def decode_windows(source: Source, listener: Listener) -> Generator[Any, Any, in
 
 
 def transcribe(source: Source, timeline: Timeline, refine: Refine | None = None) -> Generator[Any, Any, Heard]:
-    """A job that transcribes a recording, including speech that its windows miss. Emits a Found for each window.
+    """Transcribe a recording, including speech that its windows miss, as a job. Emits a Found for each window.
 
     timeline: maps times of segments and progress to the recording. refine: applied to the segments of each window, with
     the recording's times. Speech that no segment covers is decoded again if `source.speech` is known. With

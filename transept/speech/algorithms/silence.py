@@ -48,7 +48,7 @@ class Part:
 
     @property
     def limits(self) -> tuple[float, float]:
-        """The seconds of the recording between which all of the speech lies."""
+        """Start of the first and end of the last speech in the recording, in seconds."""
         return self.kept[0].start / SAMPLE_RATE, self.kept[-1].end / SAMPLE_RATE
 
     def sound(self) -> Waveform:

@@ -2,7 +2,7 @@
 
 `algorithms.window_words` says when the decoder begins to attend to each word (`timing.onsets`), which is a little after
 the word begins. `refined` moves the starts and ends to where the sound changes. Auto and batched mode call it for
-finished segments, so it decides nothing but their times, and `forced_alignment` for those of a known text.
+finished segments, so it changes nothing but their times. `forced_alignment` calls it for a known text.
 
 All words of a run are placed together: the cheapest choice of boundaries, by dynamic programming. Between two words
 there is either a point, preferably quiet, or a pause: the costs say how far the next word begins from its onset, how
@@ -37,21 +37,21 @@ REACH = 50  # frames by which a boundary may differ from the attention's
 PAUSE_REACH = 70  # the same for a boundary with a pause
 STEP = 2  # frames between points
 FOLLOWING = 60  # frames of silence that count before the first and after the last word
-CERTAINTY = 1 / 8  # cost of a frame between a word's start and the attention's: 40 ms cost 1
+CERTAINTY = 1 / 8  # cost of each frame between a word's start and the one that attention suggests: 40 ms cost 1
 LAST_CERTAINTY = 1 / 20  # the same for the end of the last word, after which no word begins
 SILENCE = 0.3  # gain of a frame of clear silence in a pause
-PAUSE = 1.0  # cost of a pause, so that the silence before a plosive is none
+PAUSE = 1.0  # cost of a pause, so that the silence before a plosive is not one
 DIP = 0.5  # gain of a boundary in a dip of 10 dB
 SPREAD = 0.4  # standard deviation of the logarithm of a word's length
 UNLIKELIEST = 6.0  # the most that an unlikely length costs
 SHORTEST = 6  # frames of a word
 TOO_SHORT = 20.0  # cost of a shorter one, plus a half for each frame that it lacks
-USUAL_LETTER = 0.07  # seconds of a letter, if too few words tell
+USUAL_LETTER = 0.07  # seconds of a letter, if there are too few words to measure it
 USUAL_WORDS = (0.05, 1.0)  # seconds between two onsets from which the length of a letter is measured
 
 
 def refined(segments: Sequence[Segment], waveform: Waveform, limits: tuple[float, float]) -> list[Segment]:
-    """Return segments with the boundaries of their words, as plain words, and with the start and end of those.
+    """Return segments whose words are plain words with refined times. Segments start and end with their words.
 
     segments: in order of time; segments without words that have an onset do not change. waveform: float32 [samples] of
     the recording at SAMPLE_RATE, in whose seconds all times are. limits: seconds between which all words lie.
@@ -91,7 +91,7 @@ def _placed(words: Sequence[AttendedWord], waveform: Waveform, limits: tuple[flo
         for word, start, end in zip(words, starts, ends, strict=True)
     ]
     stretch = waveform[max(0, round(first * SAMPLE_RATE)) : max(0, round(last * SAMPLE_RATE))]
-    if len(words) * SHORTEST_WORD > limits[1] - limits[0]:  # of a text that a model made up
+    if len(words) * SHORTEST_WORD > limits[1] - limits[0]:  # the model made the text up
         return plain
     if len(stretch) > 2 * FRAME:
         loudness = Loudness.of(stretch)
@@ -109,7 +109,7 @@ def _placed(words: Sequence[AttendedWord], waveform: Waveform, limits: tuple[flo
 
 
 def _lengthened(words: list[Word], limits: tuple[float, float]) -> list[Word]:
-    """Return words with a length; the first ones begin earlier if there is no room for the others before the limit."""
+    """Return words that all have a length. The first one begins earlier if they do not fit before the limit."""
     latest = limits[1] - len(words) * SHORTEST_WORD
     if words[0].start > latest:
         words[0] = dataclasses.replace(words[0], start=max(limits[0], latest))

@@ -62,7 +62,7 @@ class Loudness:
 
 
 def _quiet_threshold(decibels: np.ndarray) -> float:
-    """Return the loudness below which a frame is quiet, from that of the loud frames and of the noise.
+    """Return the loudness below which a frame is quiet, computed from the loud frames and the noise.
 
     Parts of a recording may be digital silence, and others have noise, which is then the noise of the room.
     """
