@@ -3,8 +3,8 @@
     python docs/terminal.py FOLDER
 
 FOLDER has the files that the commands name: talk.flac, and a checkpoint `base` if it is not to be downloaded. Each
-command runs; its lines appear as they came, with pauses cut to a second. A reader who asks for less motion gets the
-last picture.
+command runs; its lines appear as they came, with pauses cut to a second. The last picture comes first, for viewers that
+show one picture, and alone for a reader who asks for less motion.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def drawing(lines: list[Line]) -> str:
         f"text{{font:13px ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace;white-space:pre;fill:{INK}}}"
         f".command text{{fill:{ACCENT}}}.typed{{transform-origin:{MARGIN}px 0}}"
         "@media (prefers-reduced-motion:no-preference)"
-        f"{{.typed,.output{{animation:{whole:.2f}s infinite both}}}}" + "".join(styles)
+        f"{{.typed,.output{{animation:{whole:.2f}s {END / 2 - whole:.2f}s infinite both}}}}" + "".join(styles)
     )
     dots = "".join(f'<circle cx="{MARGIN + 4 + 16 * place}" cy="16" r="4.5" fill="{MUTED}"/>' for place in range(3))
     body = "\n".join(rows)
