@@ -5,6 +5,7 @@ from pathlib import Path
 import av
 import pytest
 
+from transept import Transcript
 from transept.errors import ParameterError
 from transept.speech.output.subtitles import Cue
 from transept.speech.subtitle_files.reading import read_subtitle_file, read_subtitles
@@ -115,10 +116,47 @@ def test_encodings_and_other_files(tmp_path: Path) -> None:
         read_subtitle_file(path)
     with pytest.raises(ParameterError, match=r"has the suffix '.docx'; subtitles are read from"):
         read_subtitle_file(tmp_path / "talk.docx")
-    with pytest.raises(ParameterError, match="no subtitle of the format vtt"):
+    with pytest.raises(ParameterError, match="no subtitles in the format vtt"):
         read_subtitles(SUBSTATION, "vtt")
     with pytest.raises(ParameterError, match="not well-formed XML"):
         read_subtitles("<tt>", "ttml")
     with pytest.raises(ParameterError, match="no subtitles are read from the format 'sbv'"):
         read_subtitles("", "sbv")
     assert read_subtitles("WEBVTT\n\n", "vtt") == read_subtitles("\n", "srt") == []
+
+
+DIALOGUE = "[Events]\nFormat: Start, End, Text\nDialogue: {}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("srt", "1\n00:00:01,000 --> 00:00:02,000\na\n\n2\n00:00:xx,000 --> 00:00:04,000\nb\n", r"line 6: \W00:00:xx"),
+        ("srt", "1\n00:00:01,000 --> 00:00:02,000\na\n\n2\n00:00:03,000 -> 00:00:04,000\nb\n", "line 6: "),
+        ("srt", "1\n-00:00:01,000 --> 00:00:02,000\na\n", "line 2: "),
+        ("srt", "1\n00:00:01,000 --> 00:00:6x,000\na\n", "line 2: "),
+        ("srt", "1\n00:00:03,000 --> 00:00:02,000\na\n", "line 2: the subtitle ends before it starts"),
+        ("vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\na\n\n00:03.000 --> 00:0y.000\nb\n", "line 6: "),
+        ("vtt", "WEBVTT\n\n00:03.000 --> 00:02.000\na\n", "line 3: the subtitle ends before"),
+        ("ass", DIALOGUE.format("0:00:0x.00,0:00:02.00,a"), "line 3: the start '0:00:0x.00' is not a time"),
+        ("ass", DIALOGUE.format("0:00:03.00,0:00:02.00,a"), "line 3: the subtitle ends before"),
+        ("ttml", '<tt><body><p begin="x" end="2s">a</p></body></tt>', "the time 'x' is not one of TTML"),
+        ("ttml", '<tt><body><p begin="3s" end="2s">a</p></body></tt>', "the subtitle 'a' ends before it starts"),
+    ],
+)
+def test_bad_times_are_errors_that_name_their_line(name: str, text: str, message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        read_subtitles(text, name)
+
+
+def test_arrows_may_be_text() -> None:
+    text = "1\n00:00:01,000 --> 00:00:02,000 X1:40\nFile --> Open\n1 -> two\n"
+    assert read_subtitles(text, "srt") == [Cue(1000, 2000, "File --> Open\n1 -> two")]
+    assert read_subtitles("WEBVTT\n\nNOTE 1 --> 2\n", "vtt") == []
+
+
+@pytest.mark.parametrize("name", ["srt", "vtt", "ass", "ttml"])
+def test_our_empty_files_are_empty_transcripts(tmp_path: Path, name: str) -> None:
+    file = tmp_path / f"silence.{name}"
+    Transcript.from_dict({"segments": []}).write(file)
+    assert Transcript.read(file).segments == []

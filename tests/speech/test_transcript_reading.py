@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,7 @@ def test_a_colon_in_a_few_subtitles_names_no_speaker(tmp_path: Path) -> None:
     texts = ["Note: it\nis late.", "It is 10:30.", "Yes."]
     file.write_text("".join(f"{i}\n00:00:0{i},000 --> 00:00:0{i},500\n{text}\n\n" for i, text in enumerate(texts, 1)))
     again = Transcript.read(file)
-    assert [each.text for each in again] == [" Note: it is late.", " It is 10:30.", " Yes."]
+    assert [each.text for each in again] == [" Note: it\nis late.", " It is 10:30.", " Yes."]
     assert [each.speaker for each in again] == [None, None, None]
     file.write_text("Hello")
     with pytest.raises(ParameterError, match=r"talk\.srt\": the text has no subtitles in the format srt"):
@@ -153,6 +154,62 @@ def test_a_colon_in_a_few_subtitles_names_no_speaker(tmp_path: Path) -> None:
     file.write_bytes(b"\xff\x00")
     with pytest.raises(ParameterError, match="it is not text in UTF-8"):
         Transcript.read(file)
+
+
+def subtitles(*texts: str) -> str:
+    return "".join(f"{i}\n00:00:0{i},000 --> 00:00:0{i},900\n{text}\n\n" for i, text in enumerate(texts, 1))
+
+
+def test_lines_of_subtitles_stay_as_they_are(tmp_path: Path) -> None:
+    file = tmp_path / "talk.srt"
+    file.write_text(subtitles("- Hi\n- Ho", "Well,\nyes."))
+    talk = Transcript.read(file)
+    assert talk.to_srt() == file.read_text()
+    assert talk.text == "- Hi - Ho Well, yes."
+    assert "- Hi\n- Ho\n" in talk.shifted(1).to_vtt()
+    assert "- Hi<br/>- Ho" in talk.to_str("ttml")
+    assert r"- Hi\N- Ho" in talk.to_str("ass")
+    assert talk.with_estimated_words().to_str("lrc", max_line_width=9).splitlines()[1] == "[00:02.00]Well, yes."
+
+
+@pytest.mark.parametrize(
+    ("texts", "speakers"),
+    [
+        (("Anna: Hello there.", "Yes.", "Anna: Well."), ["Anna", None, "Anna"]),
+        (("Warning: do not touch.", "It is hot."), [None, None]),
+        (("It is a long remark: yes.", "It is a long remark: no."), [None, None]),
+    ],
+)
+def test_a_layout_keeps_the_names_that_were_text(tmp_path: Path, texts: list[str], speakers: list[str | None]) -> None:
+    file = tmp_path / "talk.srt"
+    file.write_text(subtitles(*texts))
+    talk = Transcript.read(file)
+    assert [each.speaker for each in talk] == speakers
+    for name in ("srt", "lrc", "vtt", "ass", "ttml"):
+        laid_out = tmp_path / f"again.{name}"
+        talk.with_estimated_words().write(laid_out, style="netflix")
+        written = re.sub(r"\{[^}]*\}|<br/>|\\N", " ", laid_out.read_text())
+        assert not {word for text in texts for word in text.split()} - {*re.sub(r"[<>\]]", " ", written).split()}, name
+
+
+def test_subtitles_are_in_order_and_laid_out_one_after_the_other(tmp_path: Path) -> None:
+    file = tmp_path / "talk.vtt"
+    file.write_text(
+        "WEBVTT\n\n00:10.000 --> 00:16.000\nThird one here.\n\n00:01.000 --> 00:09.000\nFirst one.\n\n"
+        "00:05.000 --> 00:09.000\nSecond one.\n\n00:05.000 --> 00:09.000\nAlso spoken.\n"
+    )
+    talk = Transcript.read(file)
+    assert [each.start for each in talk] == [1.0, 5.0, 5.0, 10.0]
+    spread = talk.with_estimated_words()
+    assert timed(spread)[:4] == [
+        (" First", 1.0, 3.222),
+        (" one.", 3.222, 5.0),
+        (" Second", 5.0, 6.148),
+        (" one.", 6.148, 6.913),
+    ]
+    assert spread.segments[2].words[-1].end == 9.0
+    times = [time for _, *both in timed(spread) for time in both]
+    assert times == sorted(times)
 
 
 KEYS = ("segments", "words", "chunks", "transcription", "result", "info", "language", "text", "word", "start", "end")

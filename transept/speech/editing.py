@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 from transept.errors import ParameterError, suggest
@@ -127,6 +128,43 @@ def replaced(segments: Sequence[Segment], index: int, text: str) -> list[Segment
     if text and not text[0].isspace():
         text = blank + text
     return [*segments[:index], with_text(segment, text), *segments[index + 1 :]]
+
+
+def with_words(segments: Sequence[Segment]) -> list[Segment]:
+    """Return the segments, each with words. Words without times share their segment's by their lengths.
+
+    Words end before the next segment of their speaker. Segments that start together share their time, in their order.
+    """
+    found = list(segments)
+    untimed: dict[str | None, list[int]] = {}  # by speaker
+    for index, segment in enumerate(segments):
+        if segment.words is None:
+            untimed.setdefault(segment.speaker, []).append(index)
+    for indices in untimed.values():
+        runs = [[*run] for _, run in itertools.groupby(indices, key=lambda index: segments[index].start)]
+        for run, following in itertools.zip_longest(runs, runs[1:]):
+            start, end = segments[run[0]].start, max(segments[index].end for index in run)
+            if following is not None and segments[following[0]].start > start:
+                end = min(end, segments[following[0]].start)
+            per_character = (end - start) / (sum(len(segments[index].text.strip()) for index in run) or 1)
+            for index in run:
+                stop = start + per_character * len(segments[index].text.strip())
+                words = with_estimated_words(dataclasses.replace(segments[index], start=start, end=stop)).words
+                found[index] = dataclasses.replace(segments[index], words=words)
+                start = stop
+    return found
+
+
+def with_speaker_in_text(segment: Segment) -> Segment:
+    """Return a segment whose text and first word begin with the speaker's name, and which has no speaker."""
+    if segment.speaker is None or not segment.text.strip():
+        return segment
+    words = segment.words
+    if words:
+        first = dataclasses.replace(words[0], word=f" {segment.attribution}{words[0].word.lstrip()}")
+        words = [first, *words[1:]]
+    text = f" {segment.attribution}{segment.text.lstrip()}"
+    return dataclasses.replace(segment, text=text, words=words, speaker=None)
 
 
 def merged(segments: Sequence[Segment], others: Sequence[Segment]) -> list[Segment]:

@@ -12,10 +12,12 @@ from transept.errors import ParameterError, suggest
 from transept.speech.dialects import transcript_dict, with_blanks
 from transept.speech.output.subtitles import Cue
 from transept.speech.subtitle_files import reading as subtitles
+from transept.speech.word_breaks import whole_text
 
 READ_FORMATS = ("json", *subtitles.READERS)
 SUFFIXES = {".json": "json", **subtitles.SUFFIXES}
-NAME = re.compile(r"(?=[^\W\d])([^:\n]{1,40}?)[ \t]*:[ \t\n]+(?=\S)")  # of a speaker, before the speech
+NAME = re.compile(r"(?=[^\W\d])(?=(?:[^\s:]+[ \t]*){1,3}:)([^:\n]{1,40}?)[ \t]*:[ \t\n]+(?=\S)")  # of up to three words
+SPEAKERS_IN_TEXT = "speakers_in_text"  # field of a dict whose speakers were read from the text of subtitles
 MAX_BYTES = 256 << 20  # of a file
 
 
@@ -58,22 +60,28 @@ def _of_json(text: str) -> dict[str, Any]:
 
 
 def _of_cues(cues: Sequence[Cue]) -> dict[str, Any]:
-    """Return the dict of subtitles.
+    """Return the dict of subtitles, in order of their starts. Their texts keep the ends of lines.
 
-    If half of the subtitles or more begin with ``Name:``, the names are speakers, and not a part of the text.
+    If all subtitles begin with ``Name:``, or half of them do and a name repeats, the names are speakers. The dict then
+    has SPEAKERS_IN_TEXT.
     """
-    if not any(cue.speaker for cue in cues) and 2 * sum(NAME.match(cue.text) is not None for cue in cues) >= len(cues):
+    cues = sorted(cues, key=lambda cue: cue.start)
+    names = [found[1] for cue in cues if (found := NAME.match(cue.text))]
+    repeats = len({*names}) < len(names)
+    in_text = bool(names) and not any(cue.speaker for cue in cues) and 2 * len(names) >= (1 + (not repeats)) * len(cues)
+    if in_text:
         cues = [_attributed(cue) for cue in cues]
-    segments = [
+    segments: list[Any] = [
         {
             "start": cue.start / 1000,
-            "end": max(cue.start, cue.end) / 1000,
-            "text": " ".join(cue.text.split()),
+            "end": cue.end / 1000,
+            "text": "\n".join(" ".join(line.split()) for line in cue.text.split("\n")),
             "speaker": cue.speaker,
         }
         for cue in cues
     ]
-    return {"segments": with_blanks(segments)}
+    segments = with_blanks(segments)
+    return {"segments": segments, "text": whole_text(each["text"] for each in segments), SPEAKERS_IN_TEXT: in_text}
 
 
 def _attributed(cue: Cue) -> Cue:

@@ -26,12 +26,11 @@ from transept.speech.output.broken_rules import BrokenRule, rules_broken
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.output.writers import FileFormat, TextFormat, format_transcript, write_transcript
 from transept.speech.paragraphs import Paragraph, Passage, paragraphs
-from transept.speech.reading import read_transcript
+from transept.speech.reading import SPEAKERS_IN_TEXT, read_transcript
 from transept.speech.redaction import NAMES, FindNames, redacted, redacted_kinds
-from transept.speech.retiming import with_estimated_words
 from transept.speech.segments import Segment
 from transept.speech.translation import Translate, translated
-from transept.speech.word_breaks import joined_text
+from transept.speech.word_breaks import whole_text
 
 if TYPE_CHECKING:
     from transept.speech.option_types import SubtitleKeywords
@@ -77,6 +76,8 @@ class Transcript:
     end), in seconds, of more than 1.5 seconds of speech that no segment covers; empty for families whose sample rate is
     not 16 kHz. reason: why text is empty, such as "the recording is silent: ..."; None if it is not. The rest: see
     TranscriptionInfo.
+    speakers_in_text: True if `read` found the speakers in the texts of subtitles, as in ``Anna: Hello.``; a layout by
+    rules then puts them back, since it names no speakers.
     """
 
     text: str
@@ -90,6 +91,7 @@ class Transcript:
     missed_speech: list[tuple[float, float]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     reason: str | None = None
+    speakers_in_text: bool = False
 
     @classmethod
     def of(
@@ -141,11 +143,13 @@ class Transcript:
 
         format: one of READ_FORMATS; None: by the suffix of the path. json is Transept's, openai-whisper's,
         faster-whisper's, WhisperX's, whisper.cpp's or OpenAI's.
+        Subtitles keep the ends of their lines. If all of them, or half and one name twice, begin with ``Name:``, the
+        names are speakers.
         Raises ParameterError for a file that is not a transcript, and OSError for one that cannot be opened.
         """
         given = read_transcript(file, format)
         try:
-            return cls.from_dict(given)
+            return dataclasses.replace(cls.from_dict(given), speakers_in_text=given.get(SPEAKERS_IN_TEXT) is True)
         except ParameterError as error:
             raise error.at(f'cannot read "{file}"') from None
 
@@ -211,12 +215,15 @@ class Transcript:
         edited = self.with_segments(
             [redacted(segment, checked, find_names, self.language) for segment in self.segments]
         )
-        text = joined_text(segment.text for segment in edited.segments).strip()
+        text = whole_text(segment.text for segment in edited.segments)
         return dataclasses.replace(edited, text=text)
 
     def with_estimated_words(self) -> Transcript:
-        """Return the transcript with words in every segment. Words without times share their segment's by length."""
-        return self.with_segments([with_estimated_words(segment) for segment in self.segments])
+        """Return the transcript with words in every segment. Words without times share their segment's by length.
+
+        Words end before the next segment of their speaker. Segments that start together share their time.
+        """
+        return self.with_segments(editing.with_words(self.segments))
 
     def between(self, start: float, end: float) -> Transcript:
         """Return the speech from one time to another, in seconds. Times stay; `shifted` moves them to 0."""
@@ -243,7 +250,7 @@ class Transcript:
         """Return the transcript with other segments, and with their text if it differs."""
         texts = [segment.text for segment in segments]
         changed = texts != [segment.text for segment in self.segments]
-        text = joined_text(texts).strip() if changed else self.text
+        text = whole_text(texts) if changed else self.text
         return dataclasses.replace(self, segments=segments, text=text, reason=None if text else self.reason)
 
     def _moved(self, segments: list[Segment], seconds: float) -> Transcript:
@@ -276,7 +283,7 @@ class Transcript:
 
         Raises ParameterError as `write`.
         """
-        return format_transcript(format, self.segments, self.language, SubtitleLayout(**layout))
+        return format_transcript(format, self._shown(made := SubtitleLayout(**layout)), self.language, made)
 
     def to_srt(self, **layout: Unpack[SubtitleKeywords]) -> str:
         """Return the transcript as SubRip subtitles. layout, errors: see `write`."""
@@ -302,11 +309,16 @@ class Transcript:
         Raises ParameterError for an unknown format or layout, and for a layout without words; MissingPackageError for
         docx without python-docx; OSError if the file cannot be written.
         """
-        write_transcript(file, format, self.segments, self.language, SubtitleLayout(**layout))
+        write_transcript(file, format, self._shown(made := SubtitleLayout(**layout)), self.language, made)
 
     def broken_rules(self, **layout: Unpack[SubtitleKeywords]) -> list[BrokenRule]:
         """Return the rules of a layout that its subtitles break, for example because the speech is too fast.
 
         layout, errors: see `write`.
         """
-        return rules_broken(self.segments, SubtitleLayout(**layout), self.language)
+        return rules_broken(self._shown(made := SubtitleLayout(**layout)), made, self.language)
+
+    def _shown(self, layout: SubtitleLayout) -> list[Segment]:
+        """Return the segments to write."""
+        is_text = self.speakers_in_text and layout.styled
+        return [editing.with_speaker_in_text(each) for each in self.segments] if is_text else self.segments

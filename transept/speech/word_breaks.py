@@ -50,6 +50,11 @@ def joined_text(texts: Iterable[str]) -> str:
     return whole
 
 
+def whole_text(texts: Iterable[str]) -> str:
+    """Return the texts of segments as one, with blanks in place of the ends of lines."""
+    return LINE_BREAKS.sub(" ", joined_text(texts)).strip()
+
+
 def parts_of_words(words: Sequence[Word]) -> list[list[Word]]:
     """Group the parts of each whole word of a segment; a lone blank joins the next word."""
     groups: list[list[Word]] = []

@@ -89,7 +89,7 @@ def format_transcript(name: str, segments: Sequence[Segment], language: str, lay
         known = (*FORMATS, *BINARY)
         raise ParameterError(f"there is no {{format}} {name!r}.{suggest(str(name), known)}", param="format", value=name)
     if name != "json":  # which escapes them
-        segments = [_printable(each, in_row=name == "tsv") for each in segments]
+        segments = [_printable(each, in_row=name in ROWS) for each in segments]
     return FORMATS[name](segments, language, layout)
 
 
@@ -235,6 +235,7 @@ MEDIA_TYPES = {
     "html": "text/html",
     "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
 }
+ROWS = ("tsv", "csv")  # the formats with a line for each segment
 SUBTITLES = ("srt", "vtt", "lrc", "ass", "ttml")  # the formats that look at the layout
 
 

@@ -6,6 +6,7 @@ text without markup.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,19 +23,28 @@ READERS: dict[str, Callable[[str], list[Cue]]] = {
     "ttml": read_ttml,
     "ass": read_substation,
 }
+EMPTY = {  # of each format, a file without subtitles
+    "srt": re.compile(r"\s*\Z"),
+    "vtt": re.compile(r"WEBVTT\b"),
+    "ttml": re.compile(r"(?=.*<(?:\w+:)?tt\b)(?!.*<(?:\w+:)?p\b)|\s*\Z", re.DOTALL),
+    "ass": re.compile(r"(?=.*\[Events\])(?!.*\nDialogue:)|\s*\Z", re.DOTALL),
+}
 SUFFIXES = {".ssa": "ass", ".xml": "ttml", ".dfxp": "ttml", ".itt": "ttml"} | {f".{name}": name for name in READERS}
 
 
 def read_subtitles(text: str, format: str) -> list[Cue]:
     """Return the subtitles of a file's text, in the order of the file. format: srt, vtt, ttml or ass.
 
-    Raises ParameterError for another format, and for a text that is not of the format.
+    Raises ParameterError for another format, for a text that is not of the format, and for a subtitle without times.
     """
     if format not in READERS:
         message = f"no subtitles are read from the {{format}} {format!r}.{suggest(str(format), READERS)}"
         raise ParameterError(message, param="format", value=format)
-    cues = READERS[format](text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"))
-    if not cues and text.strip("\ufeff \r\n\tWEBVT"):
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    if not text.strip():
+        return []
+    cues = READERS[format](text)
+    if not cues and not EMPTY[format].match(text):
         message = f"the text has no subtitles in the format {format}; give its actual {{format}}"
         raise ParameterError(message, param="format", value=format)
     return cues

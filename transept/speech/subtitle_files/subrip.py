@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterable
 
+from transept.errors import ParameterError, shown
 from transept.speech.output.subtitles import Cue
 
 CLOCK = r"(?:(\d+):)?(\d{1,3}):(\d{1,2})(?:[,.](\d{1,3}))?"
-TIMING = re.compile(rf"^\s*{CLOCK}\s*-->\s*{CLOCK}.*$", re.MULTILINE)  # a position may follow
+TIMING = re.compile(rf"^[ \t]*{CLOCK}[ \t]*-->[ \t]*{CLOCK}(?:[ \t].*)?$", re.MULTILINE)  # a position may follow
+ARROW = re.compile(
+    r"^(?=.*\d).*-->.*$|^[ \t]*[-\d:.,]*\d[ \t]*-?>[ \t]*[-\d:.,]*\d[ \t]*$", re.MULTILINE
+)  # of a time line
 NUMBERED = re.compile(r"\d+[ \t]*\n\Z")
 NUMBER = re.compile(r"\n[ \t]*\d+[ \t]*\n*\Z")  # of the next subtitle
 MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>|\{\\[^{}]*\}")  # <i>, <font color=...>, {\an8}
@@ -16,6 +21,7 @@ MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>|\{\\[^{}]*\}")  # <i>, <font color=...>
 
 def read_subrip(text: str) -> list[Cue]:
     """Return the subtitles of a file's text with line feeds; blank lines within one are dropped."""
+    check_time_lines(text, [(0, text)])
     timings = list(TIMING.finditer(text))
     numbered = bool(timings) and NUMBERED.search(text[: timings[0].start()]) is not None
     cues = []
@@ -24,8 +30,45 @@ def read_subrip(text: str) -> list[Cue]:
         body = text[timing.end() : end]
         if numbered and end < len(text):
             body = NUMBER.sub("", body)
-        cues.append(Cue(milliseconds(*timing.groups()[:4]), milliseconds(*timing.groups()[4:]), shown_lines(body)))
+        cues.append(Cue(*times_of(timing, text), shown_lines(body)))
     return cues
+
+
+def check_time_lines(text: str, parts: Iterable[tuple[int, str]]) -> None:
+    """Raise ParameterError, which names the line, if a line with an arrow between numbers has no two times.
+
+    parts: those of the file's text to check, each after its place in the text.
+    """
+    for place, part in parts:
+        for found in ARROW.finditer(part):
+            if not TIMING.fullmatch(found[0]):
+                message = (
+                    f"line {line_number(text, place + found.start())}: {shown(found[0].strip())} has no start and end "
+                    "of a subtitle; write them such as 00:00:01,000 --> 00:00:02,500"
+                )
+                raise ParameterError(message, param="text")
+
+
+def times_of(timing: re.Match[str], text: str, place: int = 0) -> tuple[int, int]:
+    """Return the start and the end of a time line. place: of the searched part in the file's text.
+
+    Raises ParameterError, which names the line, for an end before the start.
+    """
+    times = milliseconds(*timing.groups()[:4]), milliseconds(*timing.groups()[4:])
+    check_order(times, timing[0], line_number(text, place + timing.start()))
+    return times
+
+
+def check_order(times: tuple[int, int], written: str, line: int) -> None:
+    """Raise ParameterError for an end before the start. written: the text of the times, on a line of the file."""
+    if times[1] < times[0]:
+        message = f"line {line}: the subtitle ends before it starts, {shown(written.strip())}; correct its times"
+        raise ParameterError(message, param="text")
+
+
+def line_number(text: str, place: int) -> int:
+    """Return the number of the line at a place, from 1."""
+    return text.count("\n", 0, place) + 1
 
 
 def shown_lines(body: str, markup: re.Pattern[str] = MARKUP) -> str:

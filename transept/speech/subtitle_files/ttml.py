@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from xml.etree import ElementTree
 
-from transept.errors import ParameterError
+from transept.errors import ParameterError, shown
 from transept.speech.output.subtitles import Cue
 from transept.speech.subtitle_files.subrip import shown_lines
 
@@ -99,6 +99,9 @@ class _Document:
             for each in inner:
                 yield from self.cues(each, begin, end, speaker)
         elif end is not None and (text := shown_lines(_text(element), NO_MARKUP)):
+            if end < begin:
+                message = f"the subtitle {shown(text)} ends before it starts, at {float(end):g} s; correct its times"
+                raise ParameterError(message, param="text")
             yield Cue(round(begin * 1000), round(end * 1000), text, speaker)
 
 

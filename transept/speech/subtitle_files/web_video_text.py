@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Iterator
 
 from transept.speech.output.subtitles import Cue
-from transept.speech.subtitle_files.subrip import TIMING, milliseconds, shown_lines
+from transept.speech.subtitle_files.subrip import TIMING, check_time_lines, shown_lines, times_of
 
 BLOCKS = re.compile(r"\n[ \t]*\n+")
 COMMENT = re.compile(r"(?:NOTE|STYLE|REGION)(?:\s|\Z)")
@@ -20,18 +21,29 @@ def read_web_video_text(text: str) -> list[Cue]:
     speaker: of a voice span; None if the subtitle has several.
     """
     cues = []
-    for block in BLOCKS.split(text):
+    for place, block in _blocks(text):
+        if COMMENT.match(block):
+            continue
+        check_time_lines(text, [(place, block)])
         timing = TIMING.search(block)
-        if timing is None or COMMENT.match(block):
+        if timing is None:
             continue
         body = block[timing.end() :]
         voices = list(dict.fromkeys(html.unescape(each.strip()) for each in VOICE.findall(body)))
         cues.append(
             Cue(
-                milliseconds(*timing.groups()[:4]),
-                milliseconds(*timing.groups()[4:]),
+                *times_of(timing, text, place),
                 html.unescape(shown_lines(body, TAG)),
                 voices[0] if len(voices) == 1 else None,
             )
         )
     return cues
+
+
+def _blocks(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the blocks of a text, each after its place."""
+    begin = 0
+    for gap in BLOCKS.finditer(text):
+        yield begin, text[begin : gap.start()]
+        begin = gap.end()
+    yield begin, text[begin:]
