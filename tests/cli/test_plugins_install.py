@@ -46,8 +46,8 @@ def test_a_name_is_installed_and_its_state_shown(environment: FreshEnvironment, 
     assert done.returncode == 0, done.stderr
     assert "Successfully installed transept-good-1.2" in done.stdout
     assert done.stdout.index("Successfully") < done.stdout.index("PLUGIN")  # pip's words, then the table
-    row = next(line.split() for line in done.stdout.splitlines() if line.startswith("good "))
-    assert row == ["good", "transept-good", "1.2", "ok", "GoodModel,", "GoodForConditionalGeneration"]
+    row = next(line.split(maxsplit=4) for line in done.stdout.splitlines() if line.startswith("good "))
+    assert row == ["good", "transept-good", "1.2", "ok", "GoodModel, GoodForConditionalGeneration, finds names"]
 
 
 def test_a_plugin_that_fails_to_load_is_an_error(environment: FreshEnvironment, wheels: Path) -> None:

@@ -21,7 +21,7 @@ from transformers import (
 CLIPS = sorted((Path(__file__).parents[1] / "data" / "speech" / "librivox").glob("*.flac"))
 LANGUAGES = ("pt", "fr", "ru", "nl", "ro", "it", "es", "de")  # of MuST-C, in transformers' order
 TEXTS = [f"the {noun} {verb} {where}" for noun in ("door", "ship", "nave") for verb in ("is", "has") for where in "ab"]
-GREEDY = ("--temperature", "0", "--temperature-increment-on-fallback", "None")
+GREEDY = ("--temperature", "0", "--temperature-increment-on-fallback", "None", "--beam-size", "1")
 REFUSED = """
 import json, sys
 import numpy, transept

@@ -281,7 +281,7 @@ CASES = {
 
 
 # Case -> the field at fault, which its message names.
-FIELDS = {f"value: {name}": name.partition("=")[0].removesuffix("[]") for name in VALUES} | {
+FIELDS = {f"value: {name}": name.partition("=")[0] for name in VALUES} | {
     'value: chunking_strategy=\'{"type": "client_vad"}\'': "chunking_strategy.type",
     "json: an unknown field": "tempature",
     "json: a large integer": "max_tokens",

@@ -547,12 +547,12 @@ def test_channels_are_speakers(visit, call, reference, tmp_path):
     downloaded = json.loads(visit.download("json"))["segments"]
     assert [each["speaker"] for each in downloaded] == [each.speaker for each in expected.segments]
 
-    word = expected.segments[0].words[-1]
-    beside = next(each for each in reversed(expected.segments[1].words) if each.start <= word.start)
-    page.mouse.click(*visit.word_box(0, word.word.strip()))
+    word = expected.segments[1].words[0]
+    beside = next(each for each in reversed(expected.segments[0].words) if each.start <= word.start)
+    page.mouse.click(*visit.word_box(1, word.word.strip()))
     page.wait_for_function("() => CSS.highlights.get('spoken').size === 2")  # both talk at that time
     marked = "[...CSS.highlights.get('spoken')].map((r) => r.startContainer.data.slice(r.startOffset, r.endOffset))"
-    assert page.evaluate(marked) == [word.word.strip(), beside.word.strip()]
+    assert page.evaluate(marked) == [beside.word.strip(), word.word.strip()]
     loud_in_the_middle = "item.peaks?.slice(500, 700).some((peak) => peak > 100)"  # where the right one speaks alone
     page.wait_for_function(f"() => ({KEPT_ITEMS})().then((items) => items.some((item) => {loud_in_the_middle}))")
     visit.edit()

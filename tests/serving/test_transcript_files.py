@@ -15,7 +15,7 @@ from serve_process import ServeProcess
 import transept
 from transept.options import declared
 from transept.serving.http.transcript_files import MAX_BYTES, MAX_CHARACTERS, OF_TRANSCRIPTS
-from transept.speech.output.writers import FORMATS, MEDIA_TYPES
+from transept.speech.output.writers import BINARY, FORMATS, MEDIA_TYPES
 
 SEGMENT = {"start": 0.0, "end": 1.5, "text": " Hello."}
 LAYOUTS: list[dict[str, Any]] = [
@@ -83,6 +83,14 @@ def test_files_are_those_of_the_command_line(
         assert answer.content == written(transcript, tmp_path / f"expected.{name}", **layout), name
 
 
+def test_a_document_of_word_is_a_file_of_bytes(server: ServeProcess, answers: dict[str, dict[str, Any]]) -> None:
+    docx = pytest.importorskip("docx")
+    answer = post(server, {**answers["verbose_json"], "format": "docx"})
+    assert answer.headers["content-type"] == MEDIA_TYPES["docx"]
+    text = "".join(each.text for each in docx.Document(io.BytesIO(answer.content)).paragraphs)
+    assert all(each["text"].strip() in text for each in answers["verbose_json"]["segments"])
+
+
 def test_edits_and_speakers_are_in_the_file(server: ServeProcess, answers: dict[str, dict[str, Any]]) -> None:
     answer = answers["diarized_json"]
     [first, *_] = answer["segments"]
@@ -115,7 +123,7 @@ def test_the_file_is_called_as_the_recording(server: ServeProcess, file_name: st
     ("change", "param"),
     [
         ({"format": None}, "format"),
-        ({"format": "docx"}, "format"),
+        ({"format": "doc"}, "format"),
         ({"format": ["srt"]}, "format"),
         ({"file_name": 1}, "file_name"),
         ({"segments": None}, "segments"),
@@ -159,7 +167,7 @@ def test_sizes_are_bounded(server: ServeProcess) -> None:
 def test_the_description_of_the_api_has_all_fields(server: ServeProcess) -> None:
     described = server.client.get("/openapi.json").json()["paths"]["/v1/format"]["post"]
     schema = described["requestBody"]["content"]["application/json"]["schema"]
-    assert schema["properties"]["format"]["enum"] == list(FORMATS)
+    assert schema["properties"]["format"]["enum"] == [*FORMATS, *BINARY]
     layout = declared(transept.SubtitleLayout)
     assert {"format", "file_name", "segments", "language", *layout, *OF_TRANSCRIPTS} == set(schema["properties"])
     assert set(described["responses"]["200"]["content"]) == set(MEDIA_TYPES.values())

@@ -368,7 +368,7 @@ def test_openais_own_words_for_options(client: openai.OpenAI, clip: Path, transc
             {"extra_body": {"max_line_width": "20", "word_timestamps": "no"}, "response_format": "srt"},
             *(400, "max_line_width", "word_timestamps"),
         ),
-        ({"known_speaker_names": ["me"]}, 400, "known_speaker_names", "speakers"),
+        ({"known_speaker_names": ["me"]}, 400, "known_speaker_names[]", "speakers"),
         ({"extra_body": {"channel": "centre"}}, 400, "channel", '"mix", "left", "right" or "each"'),
         ({"extra_body": {"channel": "each"}}, 400, "channel", "has one channel"),
         ({"extra_body": {"diarize": "true"}}, 400, "diarize", "none is installed"),

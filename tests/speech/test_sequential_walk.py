@@ -24,6 +24,7 @@ from whisper.utils import compression_ratio
 
 from transept import Engine, TranscriptionInfo, TranscriptionOptions, Word
 from transept.core.jobs.job import Offload, Submit
+from transept.core.outputs import CompletionOutput
 from transept.core.request.limits import DEFAULT_LIMITS
 from transept.speech import recording
 from transept.speech.algorithms import sequential
@@ -89,7 +90,7 @@ def ours(model: SpeechModel, script: list[Answer], options: TranscriptionOptions
         answer = script[len(prompts) % len(script)]
         prompts.append(prompt["decoder_prompt"]["prompt_tokens"])
         total = answer.avg_logprob * (len(answer.tokens) + 1)
-        completion = SimpleNamespace(token_ids=[*answer.tokens, TOKENIZER.eot], cumulative_logprob=total, logprobs=None)
+        completion = CompletionOutput(0, "", [*answer.tokens, TOKENIZER.eot], total, None, None, "stop", None)
         probe = SimpleNamespace(logprobs=(math.log(answer.no_speech_prob),))
         reply = [SimpleNamespace(outputs=[completion], prompt_probe=probe)]
 

@@ -83,21 +83,21 @@ class Body:
         alias, each = self.aliases.get(name) or (Alias(name), self.fields[name])
         return alias, dataclasses.replace(each, name=name)
 
-    def check(self, names: Iterable[str]) -> None:
-        """Raise ApiError for the first name that is not a field."""
-        for name in names:
-            shown = name[:100]
-            if name in self.refused:
-                raise ApiError(400, f"{name}: {self.refused[name]}; leave it out", param=name, code="unsupported")
-            if name in self.fields or name in self.aliases:
-                continue
-            if name in OF_SERVER:
-                meant = " It is a setting of the server, which requests cannot change: leave it out."
-            elif ours := next((each for each in self.fields if name in _NAMES_ELSEWHERE.get(each, "").split()), None):
-                meant = f" Did you mean {ours!r}?"
-            else:
-                meant = hint(shown, self.fields) or suggest(shown, self.fields)
-            raise ApiError(400, f"there is no field {shown!r}.{meant}", param=shown, code="unknown_field")
+    def check(self, name: str, sent: str | None = None) -> None:
+        """Raise ApiError for a name that is not a field. sent: how a form spells a name that is refused."""
+        if name in self.refused:
+            sent = sent or name
+            raise ApiError(400, f"{sent}: {self.refused[name]}; leave it out", param=sent, code="unsupported")
+        if name in self.fields or name in self.aliases:
+            return
+        shown = name[:100]
+        if name in OF_SERVER:
+            meant = " It is a setting of the server, which requests cannot change: leave it out."
+        elif ours := next((each for each in self.fields if name in _NAMES_ELSEWHERE.get(each, "").split()), None):
+            meant = f" Did you mean {ours!r}?"
+        else:
+            meant = hint(shown, self.fields) or suggest(shown, self.fields)
+        raise ApiError(400, f"there is no field {shown!r}.{meant}", param=shown, code="unknown_field")
 
     def given(self, values: Mapping[str, Any], file: UploadFile | None = None, lists: Container[str] = ()) -> Given:
         """Return the fields of a request. Raises ApiError for a field that is sent under two names.

@@ -138,7 +138,7 @@ def _values(data: FormData, body: Body) -> dict[str, Any]:
     texts: dict[tuple[str, str], list[str]] = {}
     for sent, value in data.multi_items():
         name, _, part = sent.partition("[")
-        body.check([name])
+        body.check(name, f"{name}[]" if part == "]" else name)
         if part not in ("", "]") and not (body.declaration(name)[1].is_object and PART.fullmatch(part)):
             message = f"there is no field {sent[:100]!r}, because {name} is a single value: send {name}"
             raise ApiError(400, message, param=name, code="unknown_field")

@@ -80,7 +80,7 @@ const SERVER_GONE = new PageError("The server, which writes the files, does not 
 
 const NO_WORDS = new PageError(
   "The style of subtitles needs the times of words, which this transcript does not have.",
-  "Choose plain subtitles, or transcribe the recording again with times of words.",
+  "Choose the plain style, or transcribe the recording again with times of words.",
 );
 
 async function saveOne(item, format, say) {
