@@ -19,10 +19,11 @@ from transept import ParameterError, Transcriber, VadOptions
 from transept.speech.algorithms import passages
 from transept.speech.algorithms.passages import LONGEST_PASSAGE, SLACK
 from transept.speech.algorithms.second_hearing import SecondHearing, believed, gaps_within
+from transept.speech.algorithms.segmentation import after_silence
 from transept.speech.algorithms.sequential import decode_stretch
 from transept.speech.algorithms.source import Source
 from transept.speech.options import TranscriptionOptions
-from transept.speech.segments import Segment, Word
+from transept.speech.segments import AttendedWord, Segment, Word
 from transept.speech.vad.spans import Span
 
 CLIPS = ("austen-0870", "austen-0880", "austen-0890", "austen-0920")
@@ -315,3 +316,17 @@ def test_every_span_is_in_one_passage_and_long_silence_in_none(pieces: list[tupl
     for begin, end in zip(edges[::2], edges[1::2], strict=True):
         kept_here = sum(max(0, min(part.end, end) - max(part.start, begin)) for part in parts)
         assert kept_here == end - begin if end - begin < silence else kept_here <= 2 * pad
+
+
+def test_a_first_word_that_attention_put_into_the_silence_before_a_cut_is_moved_after_it() -> None:
+    speech = (Span(0, 2 * RATE), Span(3 * RATE, 5 * RATE))
+    before, he, was, end = (
+        Word(*times, text, 1.0)
+        for *times, text in ((1.5, 2.0, " there."), (2.0, 2.9, " He"), (3.3, 3.6, " was"), (3.6, 4.0, " it."))
+    )
+    for first in (he, AttendedWord(1.2, 2.9, " He", 1.0, onset=3.05)):
+        words = after_silence([before, first, was, end], [2.5], speech)
+        assert [(word.start, word.end) for word in words] == [(1.5, 2.0), (3.0, 3.3), (3.3, 3.6), (3.6, 4.0)]
+    spoken = [Word(0.5, 2.2, " He", 1.0), was, end]
+    assert after_silence(spoken, [2.5], speech) == spoken
+    assert after_silence([before, he, was, end], [], speech) == [before, he, was, end]

@@ -7,6 +7,7 @@ cuts windows between sentences, begins with `whole_segment`.
 from __future__ import annotations
 
 import dataclasses
+import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,11 +15,14 @@ from itertools import pairwise
 
 from transept.speech.algorithms.decoding import LATEST_END, DecodedWindow, longest_text
 from transept.speech.algorithms.source import Source, Window
-from transept.speech.segments import Segment
+from transept.speech.segments import AttendedWord, Segment, Word
 from transept.speech.timing.turns import cut_between_words
+from transept.speech.timing.words import SENTENCE_ENDS
+from transept.speech.vad.spans import SAMPLE_RATE, Span
 
 SHORT_WINDOW = 2.0  # seconds; in a window with so little audio, models repeat the last sentence
 TOLERANCE = 0.5  # seconds by which a model's timestamps may miss a pause
+SHORTEST_SOUND = 0.45  # seconds of a word's speech before a cut, below which the word is spoken after it
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,9 @@ def divided(source: Source, segments: Iterable[Segment]) -> list[Segment]:
     """Divide segments between words where silence was cut out. Segments without words stay whole."""
     found: list[Segment] = []
     for segment in segments:
+        if segment.words:
+            words = after_silence(segment.words, source.cuts, source.speech or ())
+            segment = dataclasses.replace(segment, start=max(segment.start, words[0].start), words=words)
         first = bisect_right(source.cuts, segment.start + TOLERANCE)
         if not segment.words or not any(cut < segment.end - TOLERANCE for cut in source.cuts[first : first + 1]):
             found.append(segment)
@@ -132,6 +139,27 @@ def divided(source: Source, segments: Iterable[Segment]) -> list[Segment]:
         for _, part in parts:
             end = max(part.end, part.start + source.model.spec.seconds_per_timestamp)
             found.append(dataclasses.replace(part, end=end))
+    return found
+
+
+def after_silence(words: Sequence[Word], cuts: Sequence[float], speech: Sequence[Span]) -> list[Word]:
+    """Move words out of the silence before a cut, to the speech after it, unless they end a sentence.
+
+    The decoder may attend to the silence before a sentence at the sentence's first words. cuts: of Source. speech:
+    spans, in samples at SAMPLE_RATE.
+    """
+    spans = [(span.start / SAMPLE_RATE, span.end / SAMPLE_RATE) for span in speech]
+    found = list(words)
+    for index in reversed(range(len(words) - 1)):
+        word, following = words[index], found[index + 1].start
+        cut = next((cut for cut in cuts if cut > word.start), math.inf)
+        if cut > following + TOLERANCE or word.word.rstrip()[-1:] in SENTENCE_ENDS:
+            continue
+        spoken = sum(max(0.0, min(end, word.end) - max(start, word.start)) for start, end in spans if start < cut)
+        if spoken < SHORTEST_SOUND or (isinstance(word, AttendedWord) and word.onset >= cut):
+            start = min([following, *(begin for begin, _ in spans if begin >= cut)])
+            word = dataclasses.replace(word, start=start, end=max(start, following))
+            found[index] = dataclasses.replace(word, onset=start) if isinstance(word, AttendedWord) else word
     return found
 
 

@@ -32,6 +32,7 @@ DELAYS = np.arange(-20, 51, 2)  # frames from a word's start to its onset; tiny.
 USUAL_DELAY, DELAY_SPREAD = 10, 20  # frames; of a run with too few words to measure it
 DIP_BEFORE_START = 3  # frames from the dip between two words to the start of the second one
 MARGIN = 1.0  # seconds of the recording around a run of words
+STRAYED = 0.6  # seconds from a word within which its onset is believed; the attention may stray to the pause before it
 LONGEST_PAUSE = 3.0  # seconds between two words that end a run
 REACH = 50  # frames by which a boundary may differ from the attention's
 PAUSE_REACH = 70  # the same for a boundary with a pause
@@ -83,8 +84,10 @@ def _runs(words: Sequence[AttendedWord]) -> Iterator[Sequence[AttendedWord]]:
 
 def _placed(words: Sequence[AttendedWord], waveform: Waveform, limits: tuple[float, float]) -> list[Word]:
     """Return a run of words with their boundaries."""
-    first = max(limits[0], min(word.onset for word in words) - MARGIN)
-    last = min(limits[1], max(max(word.end, word.onset) for word in words) + MARGIN)
+    believed = [word.start - STRAYED <= word.onset <= word.end + STRAYED for word in words]
+    begun = np.array([word.onset if near else word.start for word, near in zip(words, believed, strict=True)])
+    first = max(limits[0], float(begun.min()) - MARGIN)
+    last = min(limits[1], max(max(word.end for word in words), float(begun.max())) + MARGIN)
     starts, ends = (np.clip([getattr(word, side) for word in words], *limits) for side in ("start", "end"))
     plain = [
         Word(float(start), float(end), word.word, word.probability)
@@ -95,7 +98,7 @@ def _placed(words: Sequence[AttendedWord], waveform: Waveform, limits: tuple[flo
         return plain
     if len(stretch) > 2 * FRAME:
         loudness = Loudness.of(stretch)
-        onsets = (np.array([word.onset for word in words]) - first) * PER_SECOND
+        onsets = (begun - first) * PER_SECOND
         delay = measured_delay(onsets, loudness)
         onsets -= delay
         end = (words[-1].end - first) * PER_SECOND - delay
