@@ -56,6 +56,11 @@ def test_subtitles_are_laid_out_anew(command: Command, file: Path) -> None:
     )
 
 
+def test_subtitles_before_zero_are_counted(command: Command, file: Path) -> None:
+    done = command("convert", file, "-", "-f", "lrc", "--shift", "-3.5")
+    assert (done.stdout, done.stderr) == ("[00:00.50]B: On 12 machines.\n", "left out 1 subtitle before 0\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -70,6 +75,12 @@ def test_subtitles_are_laid_out_anew(command: Command, file: Path) -> None:
         (["talk.srt", "a.txt", "--redact", "name"], 2, "has no kind 'name'. Did you mean 'names'"),
         (["talk.srt", "a.txt", "--redact", "names"], 2, "to find names needs a plugin"),
         (["talk.srt", "a.txt", "--shift", "soon"], 2, "--shift: must be a number"),
+        (["talk.srt", "a.txt", "--shift", "1e308"], 2, "--shift must be at most 1e+09"),
+        (
+            ["talk.srt", "a.srt", "--max-chars-per-second", "1e-320"],
+            2,
+            "must be a number of at least 1 and at most 1000",
+        ),
         (["talk.srt", "talk.wav/a.txt"], 1, "cannot write talk.wav/a.txt: "),
         (["talk.srt", "-", "-f", "docx"], 2, "docx is not text"),
     ],

@@ -1,5 +1,8 @@
 """Edits of transcripts: new ones with other times, speakers, cuts and texts."""
 
+import math
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,6 +45,31 @@ def test_shifts_move_all_times_and_drop_what_comes_before_zero() -> None:
     earlier = TWO.shifted(-4.0)
     assert spoken(earlier) == [(0.0, 1.0, " Three four.")]
     assert (earlier.text, earlier.segments[0].id) == ("Three four.", 0)
+
+
+def test_words_that_are_cut_at_zero_keep_a_duration() -> None:
+    cut = transcript(segment(0.0, 4.0, " One two three four.")).shifted(-2.5)
+    assert cut.text == "One two three four."
+    assert all(word.end > word.start for word in cut.segments[0].words or ())
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "named"),
+    [
+        *(("shifted", (wrong,), {}) for wrong in ("a", None, math.nan, math.inf, 1e308, True)),
+        *(("between", wrong, {}) for wrong in (("a", 2), (0, math.nan), (5, 3))),
+        *(("chapters", (wrong,), {}) for wrong in (0, math.nan, "a", -1)),
+        *(("renamed", (wrong,), {}) for wrong in (None, {"A": ""}, {"A": 5}, {"A": None}, [("A", "B")])),
+        *(("replaced", wrong, {}) for wrong in ((0, 5), ("0", "a"), (True, "a"), (0, None))),
+        *(("split", (0,), wrong) for wrong in ({"word": "1"}, {"word": 1.0}, {"time": "1"}, {"time": math.nan})),
+        *(("joined", wrong, {}) for wrong in ((0, "1"), (0.0, 1))),
+        *(("merged", wrong, {}) for wrong in (({},), (TWO, "a"), (TWO, math.inf))),
+        *(("read", (wrong,), {}) for wrong in (b"talk.srt", 5, None)),
+    ],
+)
+def test_wrong_values_are_parameter_errors(call: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError):
+        getattr(TWO, call)(*arguments, **named)
 
 
 def test_speakers_are_renamed() -> None:

@@ -336,8 +336,13 @@ def test_type_checkers_know_every_format() -> None:
     ("layout", "message"),
     [
         ({"max_line_widht": 40}, "no option 'max_line_widht'. Did you mean 'max_line_width'"),
-        ({"max_line_width": 0}, "max_line_width must be an integer of at least 1, not 0"),
-        ({"max_words_per_line": 2.5}, "max_words_per_line must be an integer of at least 1, not 2.5"),
+        ({"max_line_width": 0}, "max_line_width must be an integer of at least 1 and at most 1000, not 0"),
+        *(
+            ({name: 1e308}, f"{name} must be .* at most")
+            for name in ("linger", "min_gap", "close_gaps", "max_duration")
+        ),
+        ({"max_words_per_minute": 1e-320}, "max_words_per_minute must be a number of at least 10"),
+        ({"max_words_per_line": 2.5}, "max_words_per_line must be an integer of at least 1 and at most 1000, not 2.5"),
         ({"highlight_words": "yes"}, "highlight_words must be True or False, not 'yes'"),
         ({"max_line_count": 2}, "max_line_count needs the width of a line; set max_line_width"),
         (

@@ -36,7 +36,8 @@ class ChapterOptions:
         bool, Option("summarize each chapter of transcripts and subtitles, after its time and title", group=TRANSCRIPTS)
     ] = False
     chapter_minutes: Annotated[
-        float, Option("longest chapter; it is cut at the longest pause", group=TRANSCRIPTS, metavar="M", gt=0)
+        float,
+        Option("longest chapter; it is cut at the longest pause", group=TRANSCRIPTS, metavar="M", ge=0.1, le=10_000),
     ] = 5.0
     markdown: Annotated[bool, Option("print chapters with headings in Markdown", group=TRANSCRIPTS)] = False
 

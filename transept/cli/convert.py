@@ -12,11 +12,13 @@ from transept.cli.check_subtitles import report
 from transept.cli.commands import COMMANDS
 from transept.cli.flags import add_flag, add_flags
 from transept.cli.result_files import write_whole
+from transept.cli.run_summary import counted
 from transept.cli.terminal import escape, escape_name, print_stderr
 from transept.cli.transcribe_options import FORMATS, check_formats, format_of, subtitle_layout
 from transept.errors import ParameterError, PromptError
 from transept.multimodal.missing_files import why_unopened
 from transept.options import Option, declared, declares_options, take_options
+from transept.speech.fields import MAX_SECONDS
 from transept.speech.glossary import glossary_terms
 from transept.speech.options import TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
@@ -52,7 +54,16 @@ def speaker_names(name: str, given: Any) -> tuple[tuple[str, str], ...]:
 class EditOptions:
     """Edits of a transcript."""
 
-    shift: Annotated[float, Option("move all times by S seconds, earlier if negative", metavar="S", default="0")] = 0.0
+    shift: Annotated[
+        float,
+        Option(
+            "move all times by S seconds, earlier if negative",
+            metavar="S",
+            default="0",
+            ge=-MAX_SECONDS,
+            le=MAX_SECONDS,
+        ),
+    ] = 0.0
     speaker_names: Annotated[
         tuple[tuple[str, str], ...],
         Option(
@@ -145,7 +156,10 @@ class Edits:
     def of(self, transcript: Transcript) -> Transcript:
         """Return the edited transcript. Raises ParameterError for a speaker that it does not have."""
         if self.options.shift:
+            before = len(transcript.segments)
             transcript = transcript.shifted(self.options.shift)
+            if left_out := before - len(transcript.segments):
+                print_stderr(f"left out {counted(left_out, 'subtitle')} before 0")
         if self.options.speaker_names:
             transcript = transcript.renamed(dict(self.options.speaker_names))
         if self.glossary:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from transept.speech.paragraphs import SENTENCE_END, Passage
 from transept.speech.segments import Segment
 
+SHORTEST = 1.0  # second; lowest length of a chapter to ask for
 LONGEST = 300.0  # seconds of a chapter, by default
 LEAST_SHARE = 0.25  # of a chapter's longest length: each side of a cut has at least as much
 AFTER_SENTENCE, NEW_SPEAKER = 1.0, 0.5  # seconds of pause that a sentence's end and a new speaker are worth

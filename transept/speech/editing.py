@@ -5,11 +5,15 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral, Real
+from typing import Any
 
 from transept.errors import ParameterError, suggest
+from transept.option_names import finite
+from transept.speech.fields import MAX_SECONDS, wrong_field
 from transept.speech.retiming import with_estimated_words, with_text
 from transept.speech.segments import Segment, Word
-from transept.speech.word_breaks import joined_text
+from transept.speech.word_breaks import joined_text, lasting
 
 FRAMES = 100  # per second: the unit of a segment's seek
 
@@ -20,7 +24,11 @@ def numbered(segments: Iterable[Segment]) -> list[Segment]:
 
 
 def shifted(segments: Sequence[Segment], seconds: float) -> list[Segment]:
-    """Return the segments moved by some seconds, earlier if negative. Segments that then end before 0 are dropped."""
+    """Return the segments moved by some seconds, earlier if negative.
+
+    Segments that then end before 0 are dropped. Words that would end before 0 share the start of their segment.
+    """
+    seconds = checked_seconds("seconds", seconds, lowest=-MAX_SECONDS)
     moved = []
     for segment in segments:
         if segment.end + seconds < 0 or (segment.end + seconds == 0 and segment.end > segment.start):
@@ -31,14 +39,19 @@ def shifted(segments: Sequence[Segment], seconds: float) -> list[Segment]:
         ]
         start, end = _later(segment.start, seconds), _later(segment.end, seconds)
         seek = max(0, segment.seek + round(seconds * FRAMES))
-        moved.append(dataclasses.replace(segment, start=start, end=end, seek=seek, words=words))
+        one = dataclasses.replace(segment, start=start, end=end, seek=seek, words=words)
+        moved.append(lasting(one) if segment.start + seconds < 0 else one)
     return numbered(moved)
 
 
 def renamed(segments: Sequence[Segment], names: Mapping[str, str]) -> list[Segment]:
     """Return the segments with speakers renamed. Raises ParameterError for a name that no speaker has."""
+    if not isinstance(names, Mapping):
+        raise wrong_field("speaker_names", 'a dict {"old": "new"}', names)
     known = {segment.speaker for segment in segments} - {None}
-    for name in names:
+    for name, new in names.items():
+        if not (isinstance(name, str) and isinstance(new, str) and new.strip()):
+            raise wrong_field("speaker_names", "names that are not empty", names)
         if name not in known:
             has = f"the speakers are {', '.join(sorted(map(str, known)))}" if known else "it names no speakers"
             message = f"the transcript has no speaker {name!r}; {has}.{suggest(name, list(map(str, known)))}"
@@ -52,7 +65,15 @@ def renamed(segments: Sequence[Segment], names: Mapping[str, str]) -> list[Segme
 
 
 def between(segments: Sequence[Segment], start: float, end: float) -> list[Segment]:
-    """Return the speech between two times. Words, and segments without words, count by their middle."""
+    """Return the speech between two times. Words, and segments without words, count by their middle.
+
+    Raises ParameterError for an end before the start.
+    """
+    start, end = checked_seconds("start", start, lowest=-MAX_SECONDS), checked_seconds("end", end)
+    if end < start:
+        raise ParameterError(
+            "{end} must be at least {start}, not {end!}", param="end", value=end, others={"start": start}
+        )
 
     def within(each: Segment | Word) -> bool:
         return start <= (each.start + each.end) / 2 < end
@@ -79,6 +100,10 @@ def split(segments: Sequence[Segment], index: int, word: int | None = None, time
     segment = _segment_at(segments, index)
     if (word is None) == (time is None):
         raise ParameterError("give {word} or {time}, one of them", param="word", value=word, others={"time": time})
+    if word is not None and not _is_integer(word):
+        raise wrong_field("word", "the index of a word", word)
+    if time is not None:
+        time = checked_seconds("time", time)
     words = with_estimated_words(segment).words or []
     if word is None:
         word = sum((each.start + each.end) / 2 < (time or 0.0) for each in words)
@@ -124,6 +149,8 @@ def joined(segments: Sequence[Segment], first: int, last: int) -> list[Segment]:
 def replaced(segments: Sequence[Segment], index: int, text: str) -> list[Segment]:
     """Return the segments with another text for one of them; see `with_text`. The blank before the old text is kept."""
     segment = _segment_at(segments, index)
+    if not isinstance(text, str):
+        raise wrong_field("text", "text", text)
     blank = segment.text[: len(segment.text) - len(segment.text.lstrip())]
     if text and not text[0].isspace():
         text = blank + text
@@ -172,13 +199,25 @@ def merged(segments: Sequence[Segment], others: Sequence[Segment]) -> list[Segme
     return numbered(sorted([*segments, *others], key=lambda segment: segment.start))
 
 
+def checked_seconds(name: str, seconds: Any, *, lowest: float = 0.0, most: float = MAX_SECONDS) -> float:
+    """Return a number of seconds. Raises ParameterError for another value. name: of the parameter."""
+    if isinstance(seconds, bool) or not isinstance(seconds, Real) or not lowest <= finite(seconds) <= most:
+        raise wrong_field(name, f"a number of seconds from {lowest:.0f} to {most:.0f}", seconds)
+    return float(seconds)
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
 def _later(time: float, seconds: float) -> float:
     return max(0.0, round(time + seconds, 3))
 
 
 def _segment_at(segments: Sequence[Segment], index: int, param: str = "index") -> Segment:
-    if not 0 <= index < len(segments):
-        message = f"{{{param}}} must be the index of a segment, from 0 to {len(segments) - 1}, not {index}"
+    if not _is_integer(index) or not 0 <= index < len(segments):
+        has = f"from 0 to {len(segments) - 1}" if segments else "but there is no segment"
+        message = f"{{{param}}} must be the index of a segment, {has}, not {{{param}!}}"
         raise ParameterError(message, param=param, value=index)
     return segments[index]
 

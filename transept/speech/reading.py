@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from transept.errors import ParameterError, suggest
+from transept.errors import ParameterError, shown, suggest
 from transept.speech.dialects import transcript_dict, with_blanks
 from transept.speech.output.subtitles import Cue
 from transept.speech.subtitle_files import reading as subtitles
@@ -23,6 +24,8 @@ MAX_BYTES = 256 << 20  # of a file
 
 def read_transcript(file: str | Path, format: str | None = None) -> dict[str, Any]:
     """Return the dict of a file. Raises ParameterError if it is not a transcript, OSError if it cannot be opened."""
+    if not isinstance(file, str | os.PathLike):
+        raise ParameterError(f"cannot read {shown(file)}: give a path", param="file", value=file)
     path = Path(file)
     path.stat()  # report a missing file before an unknown suffix
     name = SUFFIXES.get(path.suffix.lower()) if format is None else format

@@ -18,8 +18,9 @@ from transept.registry.name_finders import find_name_finder
 from transept.registry.plugins import discover
 from transept.speech import editing
 from transept.speech.chapters import LONGEST as LONGEST_CHAPTER
+from transept.speech.chapters import SHORTEST as SHORTEST_CHAPTER
 from transept.speech.chapters import chapters
-from transept.speech.fields import Fields, is_stretch, segment_of
+from transept.speech.fields import Fields, is_stretch, segment_of, wrong_field
 from transept.speech.glossary import corrected, glossary_terms
 from transept.speech.options import TranscriptionOptions
 from transept.speech.output.broken_rules import BrokenRule, rules_broken
@@ -158,7 +159,7 @@ class Transcript:
         return iter(self.segments)
 
     def shifted(self, seconds: float) -> Transcript:
-        """Return the transcript moved by some seconds, earlier if negative. Segments before 0 are dropped."""
+        """Return the transcript moved by some seconds, earlier if negative. Segments that end before 0 are dropped."""
         return self._moved(editing.shifted(self.segments, seconds), seconds)
 
     def renamed(self, names: Mapping[str, str]) -> Transcript:
@@ -171,9 +172,12 @@ class Transcript:
     def merged(self, other: Transcript, at: float | None = None) -> Transcript:
         """Return the transcript with another one's segments, in order of time.
 
-        at: where the other recording begins in this one, in seconds; None: at the end of this one.
+        at: where the other recording begins in this one, in seconds; None: at the end of this one. Speakers keep their
+        names, so equal names become one speaker; `renamed` tells them apart.
         """
-        later = other.shifted(self.duration if at is None else at)
+        if not isinstance(other, Transcript):
+            raise wrong_field("other", "a Transcript", other)
+        later = other.shifted(self.duration if at is None else editing.checked_seconds("at", at))
         return dataclasses.replace(
             self.with_segments(editing.merged(self.segments, later.segments)),
             duration=max(self.duration, later.duration),
@@ -187,7 +191,10 @@ class Transcript:
         return self.with_segments(editing.split(self.segments, index, word, time))
 
     def joined(self, first: int, last: int) -> Transcript:
-        """Return the transcript with the segments from one index to another, both included, as one segment."""
+        """Return the transcript with the segments from one index to another, both included, as one segment.
+
+        Its speaker is the first one's.
+        """
         return self.with_segments(editing.joined(self.segments, first, last))
 
     def replaced(self, index: int, text: str) -> Transcript:
@@ -240,7 +247,7 @@ class Transcript:
 
     def chapters(self, seconds: float = LONGEST_CHAPTER) -> list[Passage]:
         """Return the text in chapters of up to `seconds`, cut at the longest pauses."""
-        return chapters(self.segments, seconds)
+        return chapters(self.segments, editing.checked_seconds("seconds", seconds, lowest=SHORTEST_CHAPTER))
 
     def paragraphs(self) -> list[Paragraph]:
         """Return the text in paragraphs, which end at pauses, after sentences, and where the speaker changes."""

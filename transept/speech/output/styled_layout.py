@@ -37,7 +37,7 @@ LINE = 0.5  # of a break's cost, between two lines of one subtitle
 UNEVEN, TOP_LONGER = 20.0, 5.0  # two lines of different lengths; a longer first line
 DASH = "-"  # before each of two speakers' lines (Netflix, English Timed Text Style Guide, "Dual Speakers")
 DEFAULT_LINES, MOST_LINES = 2, 3  # the search takes a time that grows with the lines and words of a subtitle
-MOST_WORDS = 150
+MOST_WORDS = 80  # of a subtitle
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,10 @@ from transept.speech.output.styles import SubtitleRules, rules_of_style
 from transept.speech.segments import Segment, Word
 from transept.speech.word_breaks import SHORTEST, lengthened, may_break, whole_words
 
-UNBOUNDED = 1000  # characters per line and words per subtitle if the layout does not limit them
+UNBOUNDED = 1000  # characters per line and words per subtitle at most, and if the layout does not limit them
 CUE_PAUSE = 3.0  # seconds between the starts of two words at which filled subtitles are cut
+MOST_LINES = 100  # of a subtitle
+LONGEST = 3600.0  # seconds, of every rule on times
 BLANK_LINES = re.compile(r"[\r\n][ \t\r\n]*")  # would end a subtitle in its file
 
 
@@ -45,7 +47,9 @@ class SubtitleLayout:
     ] = "plain"
 
     highlight_words: Annotated[bool, Option("underline each word while it is spoken")] = False
-    max_line_width: Annotated[int | None, Option("characters of a line at most", metavar="N", ge=1)] = None
+    max_line_width: Annotated[int | None, Option("characters of a line at most", metavar="N", ge=1, le=UNBOUNDED)] = (
+        None
+    )
     max_line_count: Annotated[
         int | None,
         Option(
@@ -53,22 +57,32 @@ class SubtitleLayout:
             "With --max-line-width, subtitles are filled up across segments.",
             metavar="N",
             ge=1,
+            le=MOST_LINES,
         ),
     ] = None
     max_words_per_line: Annotated[
-        int | None, Option("words of a subtitle at most; not with --max-line-count", metavar="N", ge=1)
+        int | None, Option("words of a subtitle at most; not with --max-line-count", metavar="N", ge=1, le=UNBOUNDED)
     ] = None
     max_chars_per_second: Annotated[
-        float | None, Option("characters of a subtitle for each second that it is shown, at most", metavar="N", gt=0)
+        float | None,
+        Option("characters of a subtitle for each second that it is shown, at most", metavar="N", ge=1, le=1000),
     ] = None
     max_words_per_minute: Annotated[
-        float | None, Option("words of a subtitle for each minute that it is shown, at most", metavar="N", gt=0)
+        float | None,
+        Option("words of a subtitle for each minute that it is shown, at most", metavar="N", ge=10, le=10_000),
     ] = None
-    min_duration: Annotated[float | None, Option("seconds of a subtitle at least", metavar="S", ge=0)] = None
-    max_duration: Annotated[float | None, Option("seconds of a subtitle at most", metavar="S", gt=0)] = None
-    min_gap: Annotated[float | None, Option("seconds between two subtitles at least", metavar="S", ge=0)] = None
+    min_duration: Annotated[float | None, Option("seconds of a subtitle at least", metavar="S", ge=0, le=LONGEST)] = (
+        None
+    )
+    max_duration: Annotated[float | None, Option("seconds of a subtitle at most", metavar="S", ge=0.1, le=LONGEST)] = (
+        None
+    )
+    min_gap: Annotated[
+        float | None, Option("seconds between two subtitles at least", metavar="S", ge=0, le=LONGEST)
+    ] = None
     close_gaps: Annotated[
-        float | None, Option("shorten gaps of fewer seconds to --min-gap by ending subtitles later", metavar="S", ge=0)
+        float | None,
+        Option("shorten gaps of fewer seconds to --min-gap by ending subtitles later", metavar="S", ge=0, le=LONGEST),
     ] = None
     linger: Annotated[
         float | None,
@@ -77,6 +91,7 @@ class SubtitleLayout:
             "It stays longer if other rules need it.",
             metavar="S",
             ge=0,
+            le=LONGEST,
         ),
     ] = None
 
