@@ -15,7 +15,7 @@ from transformers import MoonshineConfig, MoonshineForConditionalGeneration, Pre
 CLIPS = sorted((Path(__file__).parents[1] / "data" / "speech" / "librivox").glob("*.flac"))
 SPECIAL = ["<unk>", "<s>", "</s>"]
 UNSPOKEN = "<<ST_0>>"
-GREEDY = ("--temperature", "0", "--temperature-increment-on-fallback", "None")
+GREEDY = ("--temperature", "0", "--temperature-increment-on-fallback", "None", "--beam-size", "1")
 REFUSED = """
 import sys
 import numpy, transept

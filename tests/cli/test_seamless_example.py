@@ -19,7 +19,7 @@ from transformers import (
 )
 
 CLIPS = sorted((Path(__file__).parents[1] / "data" / "speech" / "librivox").glob("*.flac"))[:2]
-GREEDY = ("--temperature", "0", "--temperature-increment-on-fallback", "None")
+GREEDY = ("--temperature", "0", "--temperature-increment-on-fallback", "None", "--beam-size", "1")
 
 
 @pytest.fixture(scope="module")

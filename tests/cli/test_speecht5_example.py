@@ -22,7 +22,7 @@ from transformers import (
 CLIPS = sorted((Path(__file__).parents[1] / "data" / "speech" / "librivox").glob("*.flac"))[:2]
 TEXTS = ("the door is here and there", "a ship has sailed from lands of quiet joy", "vex my zebra", "kings who quit")
 NO_TEXT = ["<mask>", "<ctc_blank>"]  # the released vocabulary ends with these
-GREEDY = ("--temperature", "0", "--temperature-increment-on-fallback", "None")
+GREEDY = ("--temperature", "0", "--temperature-increment-on-fallback", "None", "--beam-size", "1")
 OLD_NAMES = {"parametrizations.weight.original0": "weight_g", "parametrizations.weight.original1": "weight_v"}
 
 

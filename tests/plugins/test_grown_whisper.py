@@ -49,9 +49,8 @@ def test_a_transcript_with_an_added_word_is_otherwise_the_same(form, options, gr
     found = transcriber.transcribe(speech_dir / CLIP, **options)
     assert found.language == "en"
     assert found.text == as_published.text.replace(" password", "Geheimwort")
-    assert [(each.start, each.end) for each in found.segments] == [
-        (each.start, each.end) for each in as_published.segments
-    ]
+    times, before = ([t for each in one.segments for t in (each.start, each.end)] for one in (found, as_published))
+    assert times == pytest.approx(before, abs=0.021)  # words of other letters are cut a little apart
     if "word_timestamps" in options:
         words, before = ([word for each in one.segments for word in each.words] for one in (found, as_published))
         assert len(words) in (len(before), len(before) - 1)  # an added word may not begin with a blank
