@@ -30,6 +30,7 @@ def spoken(text: str, **more: Any) -> Transcript:
         ("See https://example.com/a?b=1, or docs.example.org.", "See [url], or [url]."),
         ("我有30个苹果，电话5551234567。", "我有[number]个苹果，电话[phone]。"),  # noqa: RUF001
         ("见https://example.com/a。写信到anna@mail.cn吧。", "见[url]。写信到[email]吧。"),
+        ("Take ½ of it, or 2½ cups.", "Take [number] of it, or [number] cups."),
         ("Twenty people, e.g. in the U.S.", "Twenty people, e.g. in the U.S."),
     ],
 )
@@ -45,6 +46,21 @@ def test_only_the_kinds_that_are_asked_for() -> None:
     for wrong, message in (("number", "Did you mean 'numbers'"), (3, "must be some of names, emails")):
         with pytest.raises(ParameterError, match=message):
             redacted_kinds("redact", wrong)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["On 2024-12-24.", "On 24.12.2024.", "On 12/24/2024, 10:30", "At 192.168.100.200.", "At 10.0.0.1"],
+)
+def test_dates_and_internet_addresses_are_no_phones(text: str) -> None:
+    assert spoken(text).redacted("phones").text == text
+    assert spoken(f"{text} Call 555.123.4567").redacted("phones").text == f"{text} Call [phone]"
+    assert "[number]" in spoken(text).redacted("numbers").text
+
+
+def test_a_number_across_two_lines_and_many_numbers() -> None:
+    assert spoken("Call 555 123\n4567").redacted("phones").text == "Call [phone]"
+    assert spoken("(1" * 20_000).redacted(["numbers"]).text == "([number]" * 20_000  # in a fraction of a second
 
 
 def test_nothing_of_it_stays() -> None:

@@ -36,6 +36,15 @@ def talk(clips: dict[str, np.ndarray]) -> tuple[np.ndarray, int]:
     return np.concatenate([part for name in names for part in (clips[name], pause)]), RATE
 
 
+def test_hotwords_without_room_are_counted(transcriber: Transcriber, caplog: pytest.LogCaptureFixture) -> None:
+    transcriber.job(b"", hotwords="Dashwood, Norland").close()
+    assert not caplog.messages
+    for words in ("word " * 300, "word " * 5_000_000):  # the second takes no longer
+        transcriber.job(b"", hotwords=words).close()
+    assert [" ".join(each.split()[:3]) for each in caplog.messages] == ["hotwords has 300", "hotwords has 5000000"]
+    assert "room for the first 223;" in caplog.text
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_known_clip_has_its_exact_text_and_times(transcriber: Transcriber, clips, mode: dict) -> None:
     transcript = transcriber.transcribe((clips["austen-0930"], RATE), word_timestamps=True, **mode)

@@ -21,7 +21,11 @@ NAMES = "names"
 URL_END = r"[!#-;=?-~]*[#$%&*+/\-0-9=@A-Za-z~]"  # ASCII without quotes and angle brackets; not a mark at the end
 SPOKEN = r"\w{1,64}"  # a part of an address
 TOP_LEVELS = "com|org|net|edu|gov|info|io|dev|app|eu|uk|de|fr|es|it|nl|at|ch"
+LINE_FEED = re.compile(r"[\r\n]")  # of a subtitle's lines, which may cut a number
 LETTER = "A-Za-z\u00c0-\u024f"  # of scripts with blanks; in other scripts, a number may touch words
+DIGIT = r"\d\u00b2\u00b3\u00b9\u00bc-\u00be\u2150-\u2189"  # also powers, fractions such as \u00bd, and Roman numerals
+DATE = r"\d{1,2}([/.-])\d{1,2}\1\d{4}(?!\d)|(?:19|20)\d\d([/.-])\d{1,2}\2\d{1,2}(?!\d)"
+INTERNET_ADDRESS = r"\d{1,3}(?:\.\d{1,3}){3}(?![.\d]*\d)"  # IPv4
 PATTERNS = {  # kind -> its pattern; if several match, the first kind wins
     "emails": re.compile(
         rf"(?<![{LETTER}\d_.+%-])[{LETTER}\d_.+%-]+@[{LETTER}\d-]+(?:\.[{LETTER}\d-]+)+"
@@ -34,10 +38,12 @@ PATTERNS = {  # kind -> its pattern; if several match, the first kind wins
         re.IGNORECASE,
     ),
     "phones": re.compile(
-        rf"(?<![{LETTER}\d])(?!\d{{1,2}}[/.-]\d{{1,2}}[/.-]\d{{4}})\+?\(?\d(?:[ ().\-/]{{0,3}}\d){{6,}}(?![{LETTER}\d])"
+        rf"(?<![{LETTER}\d])(?<!\d[/.-])(?!{DATE}|{INTERNET_ADDRESS})"
+        rf"\+?\(?\d(?:[ ().\-/]{{0,3}}\d){{6,}}(?![{LETTER}\d])"
     ),
     "numbers": re.compile(
-        rf"(?<![{LETTER}\d])[+#]?[{LETTER}]*\d[{LETTER}\d]*(?:[ .,:/\-][{LETTER}]*\d[{LETTER}\d]*)*%?"
+        rf"(?<![{LETTER}{DIGIT}])[+#]?[{LETTER}]*[{DIGIT}][{LETTER}{DIGIT}]*"
+        rf"(?:[ .,:/\-][{LETTER}]*[{DIGIT}][{LETTER}{DIGIT}]*)*%?"
     ),
 }
 KINDS = (NAMES, *PATTERNS)
@@ -73,12 +79,16 @@ def redacted(segment: Segment, kinds: Sequence[str], find_names: FindNames | Non
 
 def _redacted_text(text: str, kinds: Sequence[str], find_names: FindNames | None, language: str) -> str:
     found: list[tuple[int, int, str]] = []
-    for kind, start, end in _find_private_parts(text, kinds, find_names, language):
-        if not any(start < other_end and other_start < end for other_start, other_end, _ in found):
+    taken = bytearray(len(text))  # 1 for each character of a found part
+    for kind, start, end in _find_private_parts(LINE_FEED.sub(" ", text), kinds, find_names, language):
+        if 1 not in taken[start:end]:
             found.append((start, end, kind))
-    for start, end, kind in sorted(found, reverse=True):
-        text = text[:start] + WORDS[kind] + text[end:]
-    return text
+            taken[start:end] = b"\1" * (end - start)
+    parts, done = [], 0
+    for start, end, kind in sorted(found):
+        parts += [text[done:start], WORDS[kind]]
+        done = end
+    return "".join([*parts, text[done:]])
 
 
 def _find_private_parts(

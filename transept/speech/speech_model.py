@@ -5,6 +5,7 @@ The Transcriber makes one. It has the model's sizes, languages and tokenizer, an
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Container, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
@@ -35,9 +36,11 @@ if TYPE_CHECKING:
 
     from transept.multimodal.waveforms import Waveform
 
+logger = logging.getLogger(__name__)
 LANGUAGE_TAG = re.compile(r"([a-z]{2,3})(?:[-_](?:[a-z]{4}|[a-z]{2}|[0-9]{3}))+")  # language, then script and region
 ONLY_LANGUAGE = "en"  # language of a model that names none
 UNKNOWN_LANGUAGE = "und"  # ISO 639's code for an undetermined language
+LONGEST_TOKEN = 64  # characters; so a long text is not tokenized whole
 UNBOUNDED_POSITIONS = 448  # used for a decoder with unbounded positions; Whisper's number
 
 
@@ -184,11 +187,38 @@ class SpeechModel:
             if getattr(options, name) and self.tokenizer.control.start_of_previous is None:
                 message = f"this model takes no text before a window; leave {{{name}}} out, or try {{prefix}}"
                 raise refusal(options, message, name)
+        if options.hotwords:
+            self._warn_about_unread(options.hotwords)
         prompt = () if isinstance(options.initial_prompt, str) else options.initial_prompt or ()
         for name, tokens in (("initial_prompt", prompt), ("suppress_tokens", options.suppress_tokens)):
             if max(tokens, default=0) >= self.vocab_size:
                 last = self.vocab_size - 1
                 raise refusal(options, f"{{{name}}} holds {max(tokens)}; this model's token ids end at {last}")
+
+    def _warn_about_unread(self, hotwords: str) -> None:
+        """Log the number of words that fit if the list has more than a prompt has room for."""
+        tokens = self.hotword_tokens(hotwords)
+        if len(tokens) < self.max_prompt_tokens:
+            return
+        words = hotwords.split()
+        read = self.tokenizer.decode(tokens).split()
+        num_read = len(read) - (read != words[: len(read)])  # the last one may be cut
+        if num_read < len(words):
+            logger.warning(
+                "hotwords has %d words, of which a prompt has room for the first %d; give the others as keywords, "
+                "which need no prompt",
+                *(len(words), num_read),
+            )
+
+    @property
+    def max_prompt_tokens(self) -> int:
+        """Maximum number of tokens of earlier text: half of the positions, without the token before it."""
+        return self.max_positions // 2 - 1
+
+    def hotword_tokens(self, hotwords: str) -> list[int]:
+        """Return the tokens of hotwords, at most as many as a prompt has room for."""
+        room = self.max_prompt_tokens
+        return self.tokenizer.encode_prompt(hotwords[: room * LONGEST_TOKEN])[:room]
 
     @property
     def is_english_only(self) -> bool:

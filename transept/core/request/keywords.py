@@ -6,6 +6,7 @@ calls, turns the terms into Spellings. The sampler makes a `KeywordTree` of thes
 
 from __future__ import annotations
 
+import json
 import operator
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -92,9 +93,10 @@ def spellings(each: tuple[Spelling, ...], openers: frozenset[int]) -> Spellings:
 
 
 def keywords(name: str, given: Any) -> Keywords | Spellings:
-    """Parse terms: a mapping of terms to boosts, a list of terms or of (term, boost) pairs, or one text with commas.
+    """Parse terms: a mapping of terms to boosts, a list of terms or of (term, boost) pairs, or one text.
 
-    A term is a text or a list of token ids. Raises ParameterError.
+    The text has commas between terms, or is a JSON object or list. A term is a text or a list of token ids. Raises
+    ParameterError.
     """
     if isinstance(given, Keywords | Spellings):
         return given
@@ -109,6 +111,8 @@ def keywords(name: str, given: Any) -> Keywords | Spellings:
 
 
 def _pairs(name: str, given: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(given, str) and given.lstrip().startswith(("{", "[")):
+        given = _of_json(name, given)
     if isinstance(given, str):
         return ((term, None) for term in given.split(",") if term.strip())
     if isinstance(given, Mapping):
@@ -117,6 +121,15 @@ def _pairs(name: str, given: Any) -> Iterator[tuple[Any, Any]]:
         return (each if _is_pair(each) else (each, None) for each in given)
     wanted = 'a list of terms, or {term: boost}, such as {"Dashwood": 2.0}'
     raise ParameterError(f"{{{name}}} must be {wanted}, not {{{name}!}}", param=name, value=given)
+
+
+def _of_json(name: str, text: str) -> Any:
+    """Return the object or the list of a JSON text."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        message = f"{{{name}}} begins like JSON, but is not valid JSON: {error}. Send an object, a list, or TERM,TERM"
+        raise ParameterError(message, param=name, value=text[:MAX_KEYWORD_LENGTH]) from None
 
 
 def _is_pair(each: Any) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal
 
+from transept.core.request.keywords import keywords
 from transept.errors import ParameterError, shown
 from transept.options import Option, declared, declares_options, made_of, take_options
 from transept.serving.http.fields import FORM, Body
@@ -94,7 +95,12 @@ class OwnFields:
         Option("OpenAI's form of vad_options", wanted=A_STRATEGY, parse=_chunking),
     ] = None
     keywords: Annotated[
-        tuple[str, ...], Option("terms to prefer where they are spoken, such as names", parse=partial(_words, ()))
+        tuple[str, ...],
+        Option(
+            "terms to prefer where they are spoken, such as names",
+            "With commas between them, or a JSON list, or a JSON object of terms and boosts.",
+            parse=keywords,
+        ),
     ] = ()
     languages: Annotated[
         tuple[str, ...], Option("OpenAI's name for language", "One at most.", parse=partial(_words, ()))

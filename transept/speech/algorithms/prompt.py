@@ -33,25 +33,20 @@ def window_prompt(heard: Source, previous_tokens: Sequence[int], prefix: str | N
     """Return the prompt of one window. previous_tokens: previous text. prefix: beginning of the window's text."""
     model, options, timestamps = heard.model, heard.options, not heard.options.without_timestamps
     opening = model.opening_tokens(heard.language, options, timestamps=timestamps)
-    begin = model.tokenizer.encode_prompt(prefix)[: max_prompt_tokens(model)] if prefix else []
+    begin = model.tokenizer.encode_prompt(prefix)[: model.max_prompt_tokens] if prefix else []
     first_timestamp = model.tokenizer.control.first_timestamp
     if prefix and timestamps and first_timestamp is not None:
         begin = [first_timestamp, *begin]
     room = model.max_positions - len(opening) - len(begin) - 1
     hotwords = options.hotwords if not prefix else None
-    limit = min(max_prompt_tokens(model), room - 1)
-    words = model.tokenizer.encode_prompt(hotwords)[:limit] if hotwords else []
+    limit = min(model.max_prompt_tokens, room - 1)
+    words = model.hotword_tokens(hotwords)[:limit] if hotwords else []
     left = limit - len(words)
     earlier = [*words, *previous_tokens[-left:]] if left > 0 else words
     start_of_previous = model.tokenizer.control.start_of_previous
     if not earlier or start_of_previous is None:
         return WindowPrompt([], opening, begin)
     return WindowPrompt([start_of_previous, *earlier], opening, begin)
-
-
-def max_prompt_tokens(model: SpeechModel) -> int:
-    """Return the maximum number of tokens of earlier text: half of the positions, without the token before it."""
-    return model.max_positions // 2 - 1
 
 
 class EarlierText:
@@ -62,7 +57,7 @@ class EarlierText:
 
     def __init__(self, model: SpeechModel, options: TranscriptionOptions) -> None:
         self.options = options
-        self.limit = max_prompt_tokens(model)
+        self.limit = model.max_prompt_tokens
         self.initial = [] if options.initial_prompt is None else model.tokenizer.encode_prompt(options.initial_prompt)
         self.tokens = list(self.initial)
         self.begin = 0  # index of the first token that a prompt may hold
