@@ -12,7 +12,7 @@ from recordings import RATE, clip
 
 from transept import Transcriber
 from transept.speech.segments import AttendedWord, Segment, Word
-from transept.speech.timing.boundaries import refined
+from transept.speech.timing.boundaries import sounding, refined
 from transept.speech.timing.loudness import PER_SECOND, Loudness
 from transept.speech.timing.onsets import token_onsets
 
@@ -122,3 +122,15 @@ def test_words_of_a_recording_begin_and_end_with_its_speech(tiny_en_dir: Path, s
     aligned = transcriber.align(waveform, transcript.text)
     assert aligned.segments[0].start == pytest.approx(begin, abs=0.06)
     assert aligned.segments[-1].end == pytest.approx(end, abs=0.1)
+
+
+def test_a_word_without_a_length_in_silence_shares_the_time_of_the_next_one() -> None:
+    words = [
+        Word(1.0, 1.02, " There", 1.0),
+        Word(2.0, 2.5, " are", 1.0),
+        Word(2.5, 2.52, " a", 1.0),
+        Word(2.6, 3.0, " x", 1.0),
+    ]
+    moved = sounding(words)
+    assert [(word.start, word.end) for word in moved[:2]] == [(2.0, pytest.approx(2.3)), (pytest.approx(2.3), 2.5)]
+    assert moved[2:] == words[2:]

@@ -34,6 +34,7 @@ DIP_BEFORE_START = 3  # frames from the dip between two words to the start of th
 MARGIN = 1.0  # seconds of the recording around a run of words
 STRAYED = 0.6  # seconds from a word within which its onset is believed; the attention may stray to the pause before it
 LONGEST_PAUSE = 3.0  # seconds between two words that end a run
+ALONE = 0.3  # seconds before the next word, from which a word without a length is alone
 REACH = 50  # frames by which a boundary may differ from the attention's
 PAUSE_REACH = 70  # the same for a boundary with a pause
 STEP = 2  # frames between points
@@ -108,7 +109,20 @@ def _placed(words: Sequence[AttendedWord], waveform: Waveform, limits: tuple[flo
         plain = [
             dataclasses.replace(word, start=start, end=end) for word, (start, end) in zip(plain, times, strict=True)
         ]
-    return _lengthened(plain, limits)
+    return _lengthened(sounding(plain), limits)
+
+
+def sounding(words: list[Word]) -> list[Word]:
+    """Return words of which none without a length is alone in silence: it shares the time of the word after it."""
+    found = list(words)
+    for index in reversed(range(len(words) - 1)):
+        word, following = words[index], found[index + 1]
+        if word.end - word.start <= SHORTEST_WORD and following.start - word.end > ALONE:
+            share = len(word.word) / (len(word.word) + len(following.word))
+            middle = following.start + share * (following.end - following.start)
+            found[index] = dataclasses.replace(word, start=following.start, end=middle)
+            found[index + 1] = dataclasses.replace(following, start=middle)
+    return found
 
 
 def _lengthened(words: list[Word], limits: tuple[float, float]) -> list[Word]:
