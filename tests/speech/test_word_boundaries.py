@@ -12,7 +12,7 @@ from recordings import RATE, clip
 
 from transept import Transcriber
 from transept.speech.segments import AttendedWord, Segment, Word
-from transept.speech.timing.boundaries import sounding, refined
+from transept.speech.timing.boundaries import out_of_silence, refined
 from transept.speech.timing.loudness import PER_SECOND, Loudness
 from transept.speech.timing.onsets import token_onsets
 
@@ -131,6 +131,6 @@ def test_a_word_without_a_length_in_silence_shares_the_time_of_the_next_one() ->
         Word(2.5, 2.52, " a", 1.0),
         Word(2.6, 3.0, " x", 1.0),
     ]
-    moved = sounding(words)
+    moved = out_of_silence(words)
     assert [(word.start, word.end) for word in moved[:2]] == [(2.0, pytest.approx(2.3)), (pytest.approx(2.3), 2.5)]
     assert moved[2:] == words[2:]

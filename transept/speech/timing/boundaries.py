@@ -109,15 +109,15 @@ def _placed(words: Sequence[AttendedWord], waveform: Waveform, limits: tuple[flo
         plain = [
             dataclasses.replace(word, start=start, end=end) for word, (start, end) in zip(plain, times, strict=True)
         ]
-    return _lengthened(sounding(plain), limits)
+    return _lengthened(out_of_silence(plain), limits)
 
 
-def sounding(words: list[Word]) -> list[Word]:
+def out_of_silence(words: list[Word]) -> list[Word]:
     """Return words of which none without a length is alone in silence: it shares the time of the word after it."""
     found = list(words)
     for index in reversed(range(len(words) - 1)):
         word, following = words[index], found[index + 1]
-        if word.end - word.start <= SHORTEST_WORD and following.start - word.end > ALONE:
+        if word.end - word.start < 1.5 * SHORTEST_WORD and following.start - word.end > ALONE:
             share = len(word.word) / (len(word.word) + len(following.word))
             middle = following.start + share * (following.end - following.start)
             found[index] = dataclasses.replace(word, start=following.start, end=middle)
