@@ -56,6 +56,18 @@ def test_rules_by_themselves_and_errors(command: Command, tmp_path: Path) -> Non
     assert done.stdout == f"{good}: 2 subtitles, no rule broken\n"
 
 
+def test_only_the_given_rules_are_checked_without_a_style(command: Command, tmp_path: Path) -> None:
+    file, made = tmp_path / "talk.srt", tmp_path / "made.srt"
+    file.write_text(
+        "1\n00:00:01,000 --> 00:00:03,000\nI saw the\nhouse.\n\n2\n00:00:02,000 --> 00:00:04,000\nIt was gone.\n"
+    )
+    done = command("check-subtitles", file, "--max-line-width", "10")
+    assert done.stdout.splitlines()[-1] == f"{file}: 2 subtitles, rules broken: max_line_width 1"
+    done = command("convert", file, made, "--max-chars-per-second", "1")
+    assert done.stderr.splitlines()[-1].endswith("that break each: max_chars_per_second 1")
+    assert "broken: max_chars_per_second 1\n" in command("check-subtitles", made, "--max-chars-per-second", "1").stdout
+
+
 def test_commands_say_which_rules_no_layout_keeps(command: Command, tmp_path: Path) -> None:
     fast, slow = tmp_path / "fast.srt", tmp_path / "slow.srt"
     fast.write_text(

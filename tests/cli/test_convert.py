@@ -81,6 +81,9 @@ def test_subtitles_before_zero_are_counted(command: Command, file: Path) -> None
             2,
             "must be a number of at least 1 and at most 1000",
         ),
+        (["bad.srt", "a.txt"], 1, 'transept: cannot read "bad.srt": line 2: '),
+        (["-", "a.txt"], 2, "for standard input, name /dev/stdin and its --input-format"),
+        (["talk.srt", "a.txt", "--shift", "-1e10"], 2, "--shift must be a number of at least -1e+09"),
         (["talk.srt", "talk.wav/a.txt"], 1, "cannot write talk.wav/a.txt: "),
         (["talk.srt", "-", "-f", "docx"], 2, "docx is not text"),
     ],
@@ -90,6 +93,7 @@ def test_mistakes_are_one_message(
 ) -> None:
     monkeypatch.chdir(file.parent)
     file.with_name("talk.wav").touch()
+    file.with_name("bad.srt").write_text("1\n00:00:xx --> 00:00:02,000\nHello\n")
     done = command("convert", *arguments)
     assert message in done.stderr
     assert done.returncode == code

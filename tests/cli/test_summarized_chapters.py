@@ -52,7 +52,12 @@ def test_subtitles_are_summarized_as_their_text(command: Command, files: Path) -
     [
         (["talk.json", "--markdown"], 2, "--markdown and --chapter-minutes apply to chapters; add --chapters"),
         (["talk.json", "--chapters", "--stream"], 2, "--stream prints one text piece by piece"),
-        (["talk.json", "--chapters", "--chapter-minutes", "0"], 2, "--chapter-minutes must be a number above 0"),
+        (
+            ["talk.json", "--chapters", "--chapter-minutes", "0"],
+            2,
+            "--chapter-minutes must be a number of at least 0.1",
+        ),
+        (["talk.json", "--chapter-minutes", "5"], 2, "--markdown and --chapter-minutes apply to chapters"),
         (["nave.txt", "--chapters"], 1, 'nave.txt: cannot read "nave.txt": transcripts are read from'),
     ],
 )
@@ -60,6 +65,12 @@ def test_mistakes_are_one_message(command: Command, files: Path, arguments: list
     done = command("summarize", *arguments, *OPTIONS)
     assert message in done.stderr
     assert done.returncode == code
+
+
+def test_no_model_is_loaded_for_files_that_cannot_be_read(command: Command, files: Path) -> None:
+    done = command("summarize", "gone.srt", "--chapters", "--model", "no-such-model")
+    assert done.returncode == 1
+    assert done.stderr == 'transept: gone.srt: cannot read "gone.srt": No such file or directory\n'
 
 
 def test_a_title_is_the_first_sentence() -> None:

@@ -11,7 +11,8 @@ import soundfile
 from command_line import Command
 from many_files import OPTIONS, RATE, make_model
 
-from transept.cli.watch import FolderWatch
+from transept.cli.run_summary import RunSummary
+from transept.cli.watch import FolderWatch, last_line
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +125,12 @@ def test_a_folder_is_transcribed_as_it_fills(
     at_each_wait(monkeypatch, nothing, nothing)
     again = command(*arguments)
     assert again.stderr.endswith("ended: 0 recordings transcribed, 1 failed\n")
+
+
+def test_the_last_line_counts_recordings_that_an_interruption_loses() -> None:
+    summary = RunSummary(None, num_done=2, failed=["bad.wav"])
+    assert last_line(summary, 3) == "ended: 2 recordings transcribed, 1 failed"
+    assert last_line(summary, 5).endswith("1 failed, 2 unfinished: the next run begins them again")
 
 
 @pytest.mark.parametrize(

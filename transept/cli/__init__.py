@@ -23,7 +23,7 @@ from transept.cli.commands import COMMANDS, TEXT_COMMANDS
 from transept.cli.help_format import PrintAndExit
 from transept.cli.parser import Parser, in_flags
 from transept.cli.terminal import CommandFormatter, escape, print_stderr
-from transept.errors import ParameterError, TranseptError
+from transept.errors import ParameterError, PromptError, TranseptError
 
 INTERRUPTED = 130  # conventional exit code: 128 + SIGINT
 BROKEN_PIPE = 141  # 128 + SIGPIPE
@@ -54,6 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except ParameterError as error:
         arguments.parser.error(in_flags(error, arguments.parser))
+    except PromptError as error:  # of an input; its message needs no class
+        print_stderr(f"transept: {in_flags(error, arguments.parser)}")
+        return 1
     except TranseptError as error:
         print_stderr(f"transept: {type(error).__name__}: {in_flags(error, arguments.parser)}")
         return 1

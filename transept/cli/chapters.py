@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from transept.cli.convert import read_transcript
 from transept.cli.parser import in_flags
 from transept.cli.terminal import escape, escape_name, print_stderr
-from transept.errors import ParameterError, TranseptError
+from transept.errors import ParameterError, PromptError, TranseptError
 from transept.options import Option, declares_options, take_options
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def check_chapters(arguments: argparse.Namespace) -> None:
     """Exit with a usage error for options that contradict each other. Raises ParameterError for an invalid one."""
     options = ChapterOptions(arguments.chapters, arguments.chapter_minutes, arguments.markdown)
     error = arguments.parser.error
-    if not options.chapters and options != ChapterOptions():
+    if not options.chapters and (options.markdown or "chapter_minutes" in arguments.parser.given):
         error("--markdown and --chapter-minutes apply to chapters; add --chapters")
     if options.chapters and arguments.stream:
         error("--stream prints one text piece by piece, not chapters; leave one out")
@@ -57,15 +57,26 @@ def check_chapters(arguments: argparse.Namespace) -> None:
         error("--markdown and --json are two forms of the output; leave one out")
 
 
-def run_chapters(arguments: argparse.Namespace, generator: TextGenerator, **options: Any) -> int:
-    """Print the chapters of the files, and return the exit code. options: of the text task."""
+def run_chapters(arguments: argparse.Namespace, load: Callable[[], TextGenerator], **options: Any) -> int:
+    """Print the chapters of the files, and return the exit code. options: of the text task.
+
+    load: loads the model. It is not called if no file can be read.
+    """
     chosen = ChapterOptions(arguments.chapters, arguments.chapter_minutes, arguments.markdown)
     if not (options.get("truncate") or options.get("chunk")):
         options["chunk"] = True  # a chapter may be longer than the model's input
     num_failed = 0
+    found_passages: dict[str, list[Passage]] = {}
     for file in arguments.files:
         try:
-            passages = read_transcript(file).chapters(60 * chosen.chapter_minutes)
+            found_passages[file] = read_transcript(file).chapters(60 * chosen.chapter_minutes)
+        except TranseptError as error:
+            num_failed += 1
+            print_stderr(f"transept: {escape_name(file)}: {in_flags(error, arguments.parser)}")
+    generator = load() if found_passages else None
+    for file, passages in found_passages.items():
+        assert generator is not None
+        try:
             summaries = _summaries(generator, passages, options)
         except TranseptError as error:
             num_failed += 1
@@ -86,7 +97,7 @@ def transcript_text(file: str) -> str | None:
         return None
     try:
         return _plain_text(read_transcript(file).segments)
-    except ParameterError:
+    except (ParameterError, PromptError):
         return None
 
 

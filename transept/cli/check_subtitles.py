@@ -13,7 +13,7 @@ from transept.cli.transcribe_options import subtitle_layout
 from transept.errors import ParameterError
 from transept.options import declared
 from transept.speech.options import TranscriptionOptions
-from transept.speech.output.broken_rules import UNITS, broken_rules, summary
+from transept.speech.output.broken_rules import UNITS, asked_rules, broken_rules, summary
 from transept.speech.output.function_words import language_of
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.output.writers import clock
@@ -67,7 +67,7 @@ def check_subtitles(arguments: argparse.Namespace) -> int:
             code = 1
             continue
         language = language_of((cue.text for cue in cues), spoken or "")
-        broken = broken_rules(cues, layout.rules(language))
+        broken = asked_rules(broken_rules(cues, layout.rules(language)), layout)
         for each in () if arguments.summary else broken:
             at = clock(round(each.start * 1000), hours=True)
             print(escape(f"{file}: {each.number}, {at}: {each.rule}: {each}"))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from transept.speech.output.writers import FileFormat, TextFormat
     from transept.speech.transcript import Transcript
 
-STDOUT = "-"
+STDIN = STDOUT = "-"
 MOST_USED = (
     *("--output-format", "--shift", "--speaker-names", "--glossary", "--redact", "--style", "--max-line-width"),
     "--max-line-count",
@@ -113,6 +113,8 @@ def convert(arguments: argparse.Namespace) -> int:
     check_formats([to])
     layout = subtitle_layout(arguments)
     SubtitleLayout(**layout)
+    if arguments.file == STDIN:
+        arguments.parser.error("IN must be a file; for standard input, name /dev/stdin and its --input-format")
     edits = edits_of(arguments)  # raises before any file is opened
     transcript = edits.of(read_transcript(arguments.file, arguments.format))
     if layout:
@@ -136,13 +138,20 @@ def written(transcript: Transcript, format: str, output: str, layout: Mapping[st
 
 
 def read_transcript(file: str, format: str | None = None) -> Transcript:
-    """Return a file's transcript. Raises PromptError if it cannot be opened, ParameterError if it has no transcript."""
+    """Return a file's transcript.
+
+    Raises PromptError if it cannot be read, and ParameterError for a format that cannot be read or is missing.
+    """
     from transept.speech.transcript import Transcript
 
     try:
         return Transcript.read(file, format)
     except OSError as error:
         raise PromptError(f'cannot read "{file}": {why_unopened(file, error)}') from None
+    except ParameterError as error:
+        if error.param == "format" or "format" in error.others:
+            raise
+        raise PromptError(str(error)) from None
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from transept.text.options import (
 
 if TYPE_CHECKING:
     from transept.text.generated_text import TextUpdate
+    from transept.text.generator import TextGenerator
     from transept.text.job import Task
 
 STDIN = "-"
@@ -120,12 +121,9 @@ def run(arguments: argparse.Namespace) -> int:
     TranslationOptions(**own)  # raises before the model is loaded
     if arguments.task == "summarize":
         check_chapters(arguments)
-    with contextlib.redirect_stdout(sys.stderr):  # keeps plugins' and libraries' prints out of the output
-        from transept.text.generator import TextGenerator
-
-        generator = TextGenerator(arguments.model, **engine_options(arguments))
     if arguments.chapters:
-        return run_chapters(arguments, generator, **own, **sampling)
+        return run_chapters(arguments, lambda: _generator(arguments), **own, **sampling)
+    generator = _generator(arguments)
     begin = time.perf_counter()
     by_paragraph = arguments.task == "summarize"
     documents, output = _Documents(arguments.files, arguments.lines, by_paragraph), _Output(arguments)
@@ -145,6 +143,14 @@ def run(arguments: argparse.Namespace) -> int:
     failed = f", {num_failed} failed" if num_failed else ""
     print_stderr(f"{num_texts} texts, {num_tokens} tokens in {time.perf_counter() - begin:.1f} s{failed}")
     return 1 if num_failed else 0
+
+
+def _generator(arguments: argparse.Namespace) -> TextGenerator:
+    """Load the model."""
+    with contextlib.redirect_stdout(sys.stderr):  # keeps plugins' and libraries' prints out of the output
+        from transept.text.generator import TextGenerator
+
+        return TextGenerator(arguments.model, **engine_options(arguments))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from transept.errors import TranseptError, suggest
 from transept.option_names import hint
 from transept.options import declared
 
+NEGATIVE_NUMBER = re.compile(r"-(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?$")
 TRUTHS = ("true", "false")  # values of a flag in openai-whisper's command, in any case
 
 
@@ -28,6 +30,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, most_used: Sequence[str] | None = None, **options: Any) -> None:
         super().__init__(*args, **{"formatter_class": HelpFormatter, "allow_abbrev": False, **options})
+        self._negative_number_matcher = NEGATIVE_NUMBER  # argparse's knows no exponent
         self._most_used = most_used
         self.given: dict[str, str] = {}  # option -> the name that the user wrote
         if most_used is not None:

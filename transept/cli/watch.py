@@ -100,7 +100,7 @@ def watch(arguments: argparse.Namespace) -> int:
     make_folder(folder, arguments.output_dir)
     EngineConfig(arguments.model, **engine_options(arguments))  # raises before the model is loaded
     watched = FolderWatch(arguments, folder)
-    summary = RunSummary(None)
+    summary, num_begun = RunSummary(None), 0
     with _interrupted_by_sigterm():
         try:
             with contextlib.redirect_stdout(sys.stderr):  # keeps plugins' and libraries' prints out of the output
@@ -113,13 +113,21 @@ def watch(arguments: argparse.Namespace) -> int:
             while True:
                 tasks = watched.ready(monotonic())
                 if tasks:
+                    num_begun += len(tasks)
                     _transcribe(arguments, transcriber, tasks, options, summary)
                 else:
                     sleep(EVERY)
         except KeyboardInterrupt:
-            failed = f", {len(summary.failed)} failed" if summary.failed else ""
-            print_stderr(f"ended: {counted(summary.num_done, 'recording')} transcribed{failed}")
+            print_stderr(last_line(summary, num_begun))
             return 0
+
+
+def last_line(summary: RunSummary, num_begun: int) -> str:
+    """Return the line after an interruption. num_begun: number of recordings whose transcription began."""
+    failed = f", {len(summary.failed)} failed" if summary.failed else ""
+    num_left = num_begun - summary.num_done - len(summary.failed)
+    left = f", {num_left} unfinished: the next run begins them again" if num_left > 0 else ""
+    return f"ended: {counted(summary.num_done, 'recording')} transcribed{failed}{left}"
 
 
 @contextlib.contextmanager

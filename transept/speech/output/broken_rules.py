@@ -75,7 +75,14 @@ def rules_broken(segments: Sequence[Segment], layout: SubtitleLayout, language: 
     """Return the rules of a layout that its subtitles of segments break. language, errors: see `make_cues`."""
     rules = layout.rules(language_of((segment.text for segment in segments), language))
     plain = dataclasses.replace(layout, highlight_words=False)
-    return broken_rules(list(make_cues(segments, plain, language, named=False)), rules)
+    return asked_rules(broken_rules(list(make_cues(segments, plain, language, named=False)), rules), layout)
+
+
+def asked_rules(broken: Iterable[BrokenRule], layout: SubtitleLayout) -> list[BrokenRule]:
+    """Return the broken rules that a layout asks for: with a style all, otherwise only the given ones."""
+    given = [rule for rule in UNITS if layout.style != "plain" or getattr(layout, rule) is not None]
+    asked = given if layout.style == "plain" else [*given, SPLIT]
+    return [each for each in broken if each.rule in asked]
 
 
 def summary(broken: Iterable[BrokenRule]) -> str:
