@@ -143,9 +143,9 @@ def divided(source: Source, segments: Iterable[Segment]) -> list[Segment]:
 
 
 def after_silence(words: Sequence[Word], cuts: Sequence[float], speech: Sequence[Span]) -> list[Word]:
-    """Move words out of the silence before a cut, to the speech after it, unless they end a sentence.
+    """Move first words of sentences out of the silence before a cut, to the speech after it.
 
-    The decoder may attend to the silence before a sentence at the sentence's first words. cuts: of Source. speech:
+    The decoder may attend to the silence before a sentence at the sentence's first word. cuts: of Source. speech:
     spans, in samples at SAMPLE_RATE.
     """
     spans = [(span.start / SAMPLE_RATE, span.end / SAMPLE_RATE) for span in speech]
@@ -153,7 +153,8 @@ def after_silence(words: Sequence[Word], cuts: Sequence[float], speech: Sequence
     for index in reversed(range(len(words) - 1)):
         word, following = words[index], found[index + 1].start
         cut = next((cut for cut in cuts if cut > word.start), math.inf)
-        if cut > following + TOLERANCE or word.word.rstrip()[-1:] in SENTENCE_ENDS:
+        begins = index == 0 or words[index - 1].word.rstrip()[-1:] in SENTENCE_ENDS
+        if not begins or cut > following + TOLERANCE or word.word.rstrip()[-1:] in SENTENCE_ENDS:
             continue
         spoken = sum(max(0.0, min(end, word.end) - max(start, word.start)) for start, end in spans if start < cut)
         if spoken < SHORTEST_SOUND or (isinstance(word, AttendedWord) and word.onset >= cut):

@@ -32,7 +32,7 @@ DELAYS = np.arange(-20, 51, 2)  # frames from a word's start to its onset; tiny.
 USUAL_DELAY, DELAY_SPREAD = 10, 20  # frames; of a run with too few words to measure it
 DIP_BEFORE_START = 3  # frames from the dip between two words to the start of the second one
 MARGIN = 1.0  # seconds of the recording around a run of words
-STRAYED = 0.6  # seconds from a word within which its onset is believed; the attention may stray to the pause before it
+STRAYED = 1.0  # seconds before a word's start, from which its onset is not believed: attention strayed to a pause
 LONGEST_PAUSE = 3.0  # seconds between two words that end a run
 ALONE = 0.3  # seconds before the next word, from which a word without a length is alone
 REACH = 50  # frames by which a boundary may differ from the attention's
@@ -85,8 +85,7 @@ def _runs(words: Sequence[AttendedWord]) -> Iterator[Sequence[AttendedWord]]:
 
 def _placed(words: Sequence[AttendedWord], waveform: Waveform, limits: tuple[float, float]) -> list[Word]:
     """Return a run of words with their boundaries."""
-    believed = [word.start - STRAYED <= word.onset <= word.end + STRAYED for word in words]
-    begun = np.array([word.onset if near else word.start for word, near in zip(words, believed, strict=True)])
+    begun = np.array([word.onset if word.onset > word.start - STRAYED else word.start for word in words])
     first = max(limits[0], float(begun.min()) - MARGIN)
     last = min(limits[1], max(max(word.end for word in words), float(begun.max())) + MARGIN)
     starts, ends = (np.clip([getattr(word, side) for word in words], *limits) for side in ("start", "end"))
