@@ -70,7 +70,7 @@ def main() -> None:
         clips[code] = [each for each in loaded if SHORTEST_CLIP < len(each) / SAMPLE_RATE < LONGEST_CLIP]
     batched = BatchedInferencePipeline(theirs)
     ways: dict[str, Callable[[np.ndarray], str]] = {
-        "Transept": lambda sound: ours.transcribe(sound, multilingual=True).text,
+        "Transept": lambda sound: ours.transcribe(sound, multilingual=True, beam_size=1).text,
         "Transept, batched": lambda sound: ours.transcribe(sound, multilingual=True, batched=True).text,
         "faster-whisper": lambda sound: " ".join(
             each.text for each in theirs.transcribe(sound, multilingual=True, beam_size=1)[0]

@@ -76,7 +76,7 @@ def served(command: Callable[..., list[str]], model: Path, weights: str, clients
 
     def ask(wav: bytes) -> tuple[str, float]:
         begin = time.perf_counter()
-        answer = client.post("/v1/audio/transcriptions", files={"file": wav})
+        answer = client.post("/v1/audio/transcriptions", files={"file": wav}, data={"beam_size": "1"})
         answer.raise_for_status()
         return answer.json()["text"], time.perf_counter() - begin
 
@@ -91,7 +91,10 @@ def library(model: Path, weights: str) -> Runner:
     transcriber, turns = Transcriber(model, quantization="int8" if weights == "int8" else None), count()
 
     def run(clips: list[Path]) -> list[tuple[str, float]]:
-        return [(transcript.text, 0.0) for transcript in transcriber.transcribe_many(quieter(clips, next(turns)))]
+        return [
+            (transcript.text, 0.0)
+            for transcript in transcriber.transcribe_many(quieter(clips, next(turns)), beam_size=1)
+        ]
 
     return run
 

@@ -45,6 +45,7 @@ PREPARE = "import sys, pathlib, benchmarks.whisper as w; print(w.checkpoint(sys.
 def commands(model: str, directory: str, weights: str, clip: Path) -> dict[str, list[str]]:
     """What is started, by its name. The first is what the others are compared with."""
     transept = [sys.executable, "-m", "transept", "transcribe", str(clip), "--model", directory]
+    transept += ["--beam-size", "1"]
     transept += ["--language", "en"] if not model.endswith(".en") else []
     transept += ["--quantization", "int8"] if weights == "int8" else []
     return {

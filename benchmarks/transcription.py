@@ -37,7 +37,8 @@ def transept_runner(directory: Path, options: dict[str, Any]) -> Runner:
     def run(recordings: list[np.ndarray]) -> list[str]:
         transcriber.engine.block_manager.reset()  # else the encoder's output would be there from the turn before
         return [
-            transcriber.transcribe((waveform, SAMPLE_RATE), language="en", **options).text for waveform in recordings
+            transcriber.transcribe((waveform, SAMPLE_RATE), language="en", beam_size=1, **options).text
+            for waveform in recordings
         ]
 
     return run
