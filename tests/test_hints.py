@@ -146,6 +146,7 @@ def test_options_of_other_commands(command: str, typed: str, meant: str) -> None
             "Write a result by its method: transcript.write('talk.srt').",
         ),
         (TranscriptionOptions, "max_len", NOTHING),
+        (TranscriptionOptions, "hotwords_file", "hotwords"),
         (TranscriptionOptions, "max_line_width", "It is for files: transcript.to_srt(max_line_width=42)."),
         (EngineConfig, "devise", "device"),
         (EngineConfig, "batch_size", "max_num_seqs"),

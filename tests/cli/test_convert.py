@@ -59,6 +59,8 @@ def test_subtitles_are_laid_out_anew(command: Command, file: Path) -> None:
 def test_subtitles_before_zero_are_counted(command: Command, file: Path) -> None:
     done = command("convert", file, "-", "-f", "lrc", "--shift", "-3.5")
     assert (done.stdout, done.stderr) == ("[00:00.50]B: On 12 machines.\n", "left out 1 subtitle before 0\n")
+    done = command("convert", file, "-", "-f", "lrc", "--shift", "-1e6")
+    assert (done.stdout, done.stderr) == ("", "left out 2 subtitles before 0\n")
 
 
 @pytest.mark.parametrize(

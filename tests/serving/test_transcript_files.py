@@ -131,6 +131,8 @@ def test_the_file_is_called_as_the_recording(server: ServeProcess, file_name: st
         ({"segments": [{**SEGMENT, "words": [{"word": "a", "start": 0, "end": "1"}]}]}, "segments[0].words[0].end"),
         ({"max_line_width": 0}, "max_line_width"),
         ({"max_line_width": "42"}, "max_line_width"),
+        ({"linger": 1e308}, "linger"),
+        ({"max_chars_per_second": 1e-320}, "max_chars_per_second"),
         ({"highlight_words": 1}, "highlight_words"),
         ({"max_line_count": 2}, "max_line_count"),  # without a width
         ({"max_words_per_line": 3}, "max_words_per_line"),  # there are no words
