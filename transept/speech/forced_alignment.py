@@ -90,7 +90,7 @@ def align(
     if rate == SAMPLE_RATE and not options.refine_word_times:  # of voice activity
         spans = yield Offload(partial(speech_spans, waveform, SPEECH))
         pieces = [(unit, _within_speech(segment, spans)) for unit, segment in pieces]
-    segments = refined(_joined(pieces), waveform, (0.0, heard.duration))
+    segments = refined(_joined(pieces), waveform, (0.0, heard.duration), strayed=math.inf)  # these starts may be late
     info = TranscriptionInfo(**{each.name: getattr(heard, each.name) for each in dataclasses.fields(TranscriptionInfo)})
     return Transcript.of(info, "".join(segment.text for segment in segments).strip(), segments)
 

@@ -32,7 +32,7 @@ DELAYS = np.arange(-20, 51, 2)  # frames from a word's start to its onset; tiny.
 USUAL_DELAY, DELAY_SPREAD = 10, 20  # frames; of a run with too few words to measure it
 DIP_BEFORE_START = 3  # frames from the dip between two words to the start of the second one
 MARGIN = 1.0  # seconds of the recording around a run of words
-STRAYED = 1.0  # seconds before a word's start, from which its onset is not believed: attention strayed to a pause
+STRAYED = 1.0  # seconds
 LONGEST_PAUSE = 3.0  # seconds between two words that end a run
 ALONE = 0.3  # seconds before the next word, from which a word without a length is alone
 REACH = 50  # frames by which a boundary may differ from the attention's
@@ -52,17 +52,20 @@ USUAL_LETTER = 0.07  # seconds of a letter, if there are too few words to measur
 USUAL_WORDS = (0.05, 1.0)  # seconds between two onsets from which the length of a letter is measured
 
 
-def refined(segments: Sequence[Segment], waveform: Waveform, limits: tuple[float, float]) -> list[Segment]:
+def refined(
+    segments: Sequence[Segment], waveform: Waveform, limits: tuple[float, float], *, strayed: float = STRAYED
+) -> list[Segment]:
     """Return segments whose words are plain words with refined times. Segments start and end with their words.
 
     segments: in order of time; segments without words that have an onset do not change. waveform: float32 [samples] of
-    the recording at SAMPLE_RATE, in whose seconds all times are. limits: seconds between which all words lie.
+    the recording at SAMPLE_RATE, in whose seconds all times are. limits: seconds between which all words lie. strayed:
+    seconds before a word's start, from which its onset is not believed, because attention strayed to a pause.
     """
     attended = [[word for word in segment.words or () if isinstance(word, AttendedWord)] for segment in segments]
     begin, end = limits
     placed: list[Word] = []
     for run in _runs([word for words in attended for word in words]):
-        placed += _placed(run, waveform, (begin, end))
+        placed += _placed(run, waveform, (begin, end), strayed)
         begin = max(begin, placed[-1].end)
     following, found = iter(placed), []
     for segment, words in zip(segments, attended, strict=True):
@@ -83,9 +86,11 @@ def _runs(words: Sequence[AttendedWord]) -> Iterator[Sequence[AttendedWord]]:
         yield words[begin:]
 
 
-def _placed(words: Sequence[AttendedWord], waveform: Waveform, limits: tuple[float, float]) -> list[Word]:
+def _placed(
+    words: Sequence[AttendedWord], waveform: Waveform, limits: tuple[float, float], strayed: float
+) -> list[Word]:
     """Return a run of words with their boundaries."""
-    begun = np.array([word.onset if word.onset > word.start - STRAYED else word.start for word in words])
+    begun = np.array([word.onset if word.onset > word.start - strayed else word.start for word in words])
     first = max(limits[0], float(begun.min()) - MARGIN)
     last = min(limits[1], max(max(word.end for word in words), float(begun.max())) + MARGIN)
     starts, ends = (np.clip([getattr(word, side) for word in words], *limits) for side in ("start", "end"))
