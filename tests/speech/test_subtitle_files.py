@@ -134,9 +134,11 @@ DIALOGUE = "[Events]\nFormat: Start, End, Text\nDialogue: {}\n"
         ("srt", "1\n00:00:01,000 --> 00:00:02,000\na\n\n2\n00:00:xx,000 --> 00:00:04,000\nb\n", r"line 6: \W00:00:xx"),
         ("srt", "1\n00:00:01,000 --> 00:00:02,000\na\n\n2\n00:00:03,000 -> 00:00:04,000\nb\n", "line 6: "),
         ("srt", "1\n-00:00:01,000 --> 00:00:02,000\na\n", "line 2: "),
+        ("srt", "1\n00:00:01,000 --> 00:00:02,000\na\n\n2\nsoon --> later\nb\n", "line 6: 'soon --> later' has no"),
         ("srt", "1\n00:00:01,000 --> 00:00:6x,000\na\n", "line 2: "),
         ("srt", "1\n00:00:03,000 --> 00:00:02,000\na\n", "line 2: the subtitle ends before it starts"),
         ("vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\na\n\n00:03.000 --> 00:0y.000\nb\n", "line 6: "),
+        ("vtt", "WEBVTT\n\nid\nsoon --> later\na\n", "line 4: "),
         ("vtt", "WEBVTT\n\n00:03.000 --> 00:02.000\na\n", "line 3: the subtitle ends before"),
         ("ass", DIALOGUE.format("0:00:0x.00,0:00:02.00,a"), "line 3: the start '0:00:0x.00' is not a time"),
         ("ass", DIALOGUE.format("0:00:03.00,0:00:02.00,a"), "line 3: the subtitle ends before"),
@@ -150,8 +152,8 @@ def test_bad_times_are_errors_that_name_their_line(name: str, text: str, message
 
 
 def test_arrows_may_be_text() -> None:
-    text = "1\n00:00:01,000 --> 00:00:02,000 X1:40\nFile --> Open\n1 -> two\n"
-    assert read_subtitles(text, "srt") == [Cue(1000, 2000, "File --> Open\n1 -> two")]
+    text = "1\n00:00:01,000 --> 00:00:02,000 X1:40\nFile 1 --> Open\n1 -> two\n"
+    assert read_subtitles(text, "srt") == [Cue(1000, 2000, "File 1 --> Open\n1 -> two")]
     assert read_subtitles("WEBVTT\n\nNOTE 1 --> 2\n", "vtt") == []
 
 

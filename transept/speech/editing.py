@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
@@ -69,7 +70,7 @@ def between(segments: Sequence[Segment], start: float, end: float) -> list[Segme
 
     Raises ParameterError for an end before the start.
     """
-    start, end = checked_seconds("start", start, lowest=-MAX_SECONDS), checked_seconds("end", end)
+    start, end = checked_seconds("start", start, lowest=-MAX_SECONDS), checked_seconds("end", end, most=math.inf)
     if end < start:
         raise ParameterError(
             "{end} must be at least {start}, not {end!}", param="end", value=end, others={"start": start}

@@ -8,6 +8,7 @@ events.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -184,6 +185,7 @@ class Transcript:
             duration_after_vad=max(self.duration_after_vad, later.duration_after_vad),
             missed_speech=sorted([*self.missed_speech, *later.missed_speech]),
             warnings=[*self.warnings, *later.warnings],
+            speakers_in_text=self.speakers_in_text or later.speakers_in_text,
         )
 
     def split(self, index: int, *, word: int | None = None, time: float | None = None) -> Transcript:
@@ -247,7 +249,9 @@ class Transcript:
 
     def chapters(self, seconds: float = LONGEST_CHAPTER) -> list[Passage]:
         """Return the text in chapters of up to `seconds`, cut at the longest pauses."""
-        return chapters(self.segments, editing.checked_seconds("seconds", seconds, lowest=SHORTEST_CHAPTER))
+        return chapters(
+            self.segments, editing.checked_seconds("seconds", seconds, lowest=SHORTEST_CHAPTER, most=math.inf)
+        )
 
     def paragraphs(self) -> list[Paragraph]:
         """Return the text in paragraphs, which end at pauses, after sentences, and where the speaker changes."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable
 
 from transept.errors import ParameterError, shown
 from transept.speech.output.subtitles import Cue
 
 CLOCK = r"(?:(\d+):)?(\d{1,3}):(\d{1,2})(?:[,.](\d{1,3}))?"
 TIMING = re.compile(rf"^[ \t]*{CLOCK}[ \t]*-->[ \t]*{CLOCK}(?:[ \t].*)?$", re.MULTILINE)  # a position may follow
-ARROW = re.compile(
-    r"^(?=.*\d).*-->.*$|^[ \t]*[-\d:.,]*\d[ \t]*-?>[ \t]*[-\d:.,]*\d[ \t]*$", re.MULTILINE
-)  # of a time line
+TIME_LINES = (  # right or wrong: an arrow beside a time, between two numbers, or after the number of a subtitle
+    re.compile(r"^((?=.*\d[:.,]\d).*-->.*)$", re.MULTILINE),
+    re.compile(r"^([ \t]*[-\d:.,]*\d[ \t]*-{0,2}>[ \t]*[-\d:.,]*\d[ \t]*)$", re.MULTILINE),
+    re.compile(r"(?:\A|\n[ \t]*\n)[ \t]*\d+[ \t]*\n(.*-->.*)$", re.MULTILINE),
+)
 NUMBERED = re.compile(r"\d+[ \t]*\n\Z")
 NUMBER = re.compile(r"\n[ \t]*\d+[ \t]*\n*\Z")  # of the next subtitle
 MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>|\{\\[^{}]*\}")  # <i>, <font color=...>, {\an8}
@@ -21,7 +22,7 @@ MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>|\{\\[^{}]*\}")  # <i>, <font color=...>
 
 def read_subrip(text: str) -> list[Cue]:
     """Return the subtitles of a file's text with line feeds; blank lines within one are dropped."""
-    check_time_lines(text, [(0, text)])
+    check_time_lines(text)
     timings = list(TIMING.finditer(text))
     numbered = bool(timings) and NUMBERED.search(text[: timings[0].start()]) is not None
     cues = []
@@ -34,19 +35,24 @@ def read_subrip(text: str) -> list[Cue]:
     return cues
 
 
-def check_time_lines(text: str, parts: Iterable[tuple[int, str]]) -> None:
-    """Raise ParameterError, which names the line, if a line with an arrow between numbers has no two times.
+def check_time_lines(text: str, place: int = 0, part: str | None = None) -> None:
+    """Raise ParameterError, which names the line, if a line that should have two times has not.
 
-    parts: those of the file's text to check, each after its place in the text.
+    part: of the file's text, at a place; None: all of it.
     """
-    for place, part in parts:
-        for found in ARROW.finditer(part):
-            if not TIMING.fullmatch(found[0]):
-                message = (
-                    f"line {line_number(text, place + found.start())}: {shown(found[0].strip())} has no start and end "
-                    "of a subtitle; write them such as 00:00:01,000 --> 00:00:02,500"
-                )
-                raise ParameterError(message, param="text")
+    part = text if part is None else part
+    for found in (each for pattern in TIME_LINES for each in pattern.finditer(part)):
+        if not TIMING.fullmatch(found[1]):
+            raise wrong_times(found[1], line_number(text, place + found.start(1)))
+
+
+def wrong_times(written: str, line: int) -> ParameterError:
+    """Return the error about a line of a file that should have two times."""
+    message = (
+        f"line {line}: {shown(written.strip())} has no start and end of a subtitle; write them such as "
+        "00:00:01,000 --> 00:00:02,500"
+    )
+    return ParameterError(message, param="text")
 
 
 def times_of(timing: re.Match[str], text: str, place: int = 0) -> tuple[int, int]:

@@ -7,10 +7,18 @@ import re
 from collections.abc import Iterator
 
 from transept.speech.output.subtitles import Cue
-from transept.speech.subtitle_files.subrip import TIMING, check_time_lines, shown_lines, times_of
+from transept.speech.subtitle_files.subrip import (
+    TIMING,
+    check_time_lines,
+    line_number,
+    shown_lines,
+    times_of,
+    wrong_times,
+)
 
 BLOCKS = re.compile(r"\n[ \t]*\n+")
 COMMENT = re.compile(r"(?:NOTE|STYLE|REGION)(?:\s|\Z)")
+ARROW = re.compile(r"^.*-->.*$", re.MULTILINE)
 TAG = re.compile(r"<[^<>]*>")
 VOICE = re.compile(r"<v(?:\.[^\s<>]*)?[ \t]+([^<>]+)>")
 
@@ -24,8 +32,10 @@ def read_web_video_text(text: str) -> list[Cue]:
     for place, block in _blocks(text):
         if COMMENT.match(block):
             continue
-        check_time_lines(text, [(place, block)])
+        check_time_lines(text, place, block)
         timing = TIMING.search(block)
+        if timing is None and (arrow := ARROW.search(block)):
+            raise wrong_times(arrow[0], line_number(text, place + arrow.start()))
         if timing is None:
             continue
         body = block[timing.end() :]
