@@ -123,8 +123,8 @@ def test_no_layout_breaks_fewer_rules(drawn: list[tuple[str, int, int]]) -> None
     for text, length, pause in drawn:
         words.append(Word(at / 10, (at + length) / 10, f" {text}", 0.9))
         at += length + (pause if pause > 6 else 0)
-    it = transcript(segment(words))
-    assert len(it.broken_rules(**OPTIONS)) == fewest_broken(words)
+    cues = list(make_cues([segment(words)], SubtitleLayout(**OPTIONS), "en", named=False))
+    assert len(broken_rules(cues, RULES)) == fewest_broken(words)
 
 
 WORDS = st.sampled_from(

@@ -325,6 +325,7 @@ class Transcript:
     def broken_rules(self, **layout: Unpack[SubtitleKeywords]) -> list[BrokenRule]:
         """Return the rules of a layout that its subtitles break, for example because the speech is too fast.
 
+        Without a style, only the given rules are checked.
         layout, errors: see `write`.
         """
         return rules_broken(self._shown(made := SubtitleLayout(**layout)), made, self.language)
