@@ -80,7 +80,8 @@ def test_word_error_rate_is_that_of_sequential_mode(
     transcriber, spoken = request.getfixturevalue(model), request.getfixturevalue(parts)[:count]
     recording = (joined(spoken), RATE)
     batched, sequential = (
-        transcriber.transcribe(recording, language="en", temperature=0.0, batched=batched) for batched in (True, False)
+        transcriber.transcribe(recording, language="en", temperature=0.0, mode=mode)
+        for mode in ("batched", "sequential")
     )
     assert word_error_rate(spoken, batched.text) <= word_error_rate(spoken, sequential.text) + 0.003
 

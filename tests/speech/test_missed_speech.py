@@ -106,7 +106,8 @@ def test_a_channel_that_is_heard_again_stays_in_order_beside_another(
     left = one_after_the_other(languages, "en", "es", "fr")
     right = np.roll(np.pad(languages["en"], (0, len(left) - len(languages["en"]))), 15 * RATE)
     unsure = {"no_speech_threshold": 0.0, "logprob_threshold": -0.35}  # the Spanish, until it is heard again
-    with base.stream(np.stack([left, right]), multilingual=True, temperature=0.0, channel="each", **unsure) as stream:
+    options = {"multilingual": True, "temperature": 0.0, "mode": "sequential", "channel": "each", **unsure}
+    with base.stream(np.stack([left, right]), **options) as stream:
         segments = list(stream)
     assert {each.speaker for each in segments} == {"left", "right"}
     assert "es" in {each.language for each in segments}
