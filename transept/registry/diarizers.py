@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from transept.errors import ParameterError, PluginError, TranseptError, message_of, shown
-from transept.registry.plugins import DISABLE_VARIABLE, PluginReport, Plugins
+from transept.errors import PluginError, shown
+from transept.registry.plugins import PluginReport, Plugins
+from transept.registry.single_hooks import errors_of, only_plugin
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,37 +36,24 @@ class Diarizer:
         Raises PluginError for any error of the plugin, and for invalid turns.
         """
         assert self.plugin.diarize is not None
-        named = f"the diarizer of {self.plugin.name} ({self.plugin.distribution} {self.plugin.version})"
-        try:
+        with errors_of(self.plugin, "the diarizer"):
             returned = self.plugin.diarize(waveform=waveform, sample_rate=sample_rate)
-            turns = [_checked(turn) for turns in returned for turn in turns]  # of one hook; pluggy drops None
-        except TranseptError as error:
-            raise PluginError(f"{named}: {error}") from error
-        except Exception as error:
-            raise PluginError(f"{named} failed: {type(error).__name__}: {message_of(error)}") from error
-        return sorted(turns)
+            return sorted(_checked(turn) for turns in returned for turn in turns)  # of one hook; pluggy drops None
 
 
 def find_diarizer(plugins: Plugins) -> Diarizer:
     """Return the installed diarizer. Raises ParameterError without one, or for several."""
-    found = [report for report in plugins.reports if report.diarize is not None]
-    if len(found) > 1:
-        names = " and ".join(f"{report.name} ({report.distribution})" for report in found)
-        raise ParameterError(
-            f"{len(found)} plugins tell speakers apart: {names}; leave one out with "
-            f"{DISABLE_VARIABLE}={found[-1].distribution}",
+    return Diarizer(
+        only_plugin(
+            plugins,
+            "diarize",
+            "tell speakers apart",
+            "{diarize} needs a plugin that tells speakers apart",
+            "Transept's repository has one: `transept plugins install ./examples/transept-voices`",
             param="diarize",
             value=True,
         )
-    if not found:
-        failed = "".join(f" {report.name} failed to load: {report.error}." for report in plugins.with_status("failed"))
-        raise ParameterError(
-            f"{{diarize}} needs a plugin that tells speakers apart, and none is installed.{failed} Transept's "
-            "repository has one: `transept plugins install ./examples/transept-voices`",
-            param="diarize",
-            value=True,
-        )
-    return Diarizer(found[0])
+    )
 
 
 def _checked(turn: Any) -> Turn:

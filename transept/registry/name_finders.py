@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from transept.errors import ParameterError, PluginError, TranseptError, message_of, shown
-from transept.registry.plugins import DISABLE_VARIABLE, PluginReport, Plugins
+from transept.errors import PluginError, shown
+from transept.registry.plugins import PluginReport, Plugins
+from transept.registry.single_hooks import errors_of, only_plugin
 
 
 @dataclass(frozen=True)
@@ -21,34 +22,19 @@ class NameFinder:
         Raises PluginError for any error of the plugin, and for invalid spans.
         """
         assert self.plugin.find_names is not None
-        named = f"the finder of names of {self.plugin.name} ({self.plugin.distribution} {self.plugin.version})"
-        try:
+        with errors_of(self.plugin, "the finder of names"):
             returned = self.plugin.find_names(text=text, language=language)
-            spans = [_checked(span, text) for spans in returned for span in spans]  # of one hook; pluggy drops None
-        except TranseptError as error:
-            raise PluginError(f"{named}: {error}") from error
-        except Exception as error:
-            raise PluginError(f"{named} failed: {type(error).__name__}: {message_of(error)}") from error
-        return sorted(spans)
+            return sorted(
+                _checked(span, text) for spans in returned for span in spans
+            )  # of one hook; pluggy drops None
 
 
 def find_name_finder(plugins: Plugins) -> NameFinder:
     """Return the installed finder of names. Raises ParameterError without one, or for several."""
-    found = [report for report in plugins.reports if report.find_names is not None]
-    if len(found) > 1:
-        names = " and ".join(f"{report.name} ({report.distribution})" for report in found)
-        raise ParameterError(
-            f"{len(found)} plugins find names: {names}; leave one out with {DISABLE_VARIABLE}={found[-1].distribution}",
-            param="redact",
-        )
-    if not found:
-        failed = "".join(f" {report.name} failed to load: {report.error}." for report in plugins.with_status("failed"))
-        raise ParameterError(
-            f"{{redact}}: to find names needs a plugin with the hook find_names, and none is installed.{failed} "
-            f"Install one, or leave names out",
-            param="redact",
-        )
-    return NameFinder(found[0])
+    needs = "{redact}: to find names needs a plugin with the hook find_names"
+    return NameFinder(
+        only_plugin(plugins, "find_names", "find names", needs, "Install one, or leave names out", param="redact")
+    )
 
 
 def _checked(span: Any, text: str) -> tuple[int, int]:

@@ -143,8 +143,8 @@ def encoder_context(name: str, given: Any) -> Any:
 def rising_temperatures(temperature: Any, increment: Any) -> tuple[float, ...]:
     """Return the temperatures of openai-whisper's ``temperature_increment_on_fallback``.
 
-    temperature: the first one; the others rise by the increment up to LAST_TEMPERATURE. Without an increment, the
-    result is what was given, one or several. Raises ParameterError for an increment below LEAST_INCREMENT, or with
+    temperature: the first one; the others rise by the increment up to LAST_TEMPERATURE. Without an increment,
+    return the given ones. Raises ParameterError for an increment below LEAST_INCREMENT, or with
     several temperatures.
     """
     if increment is not None and (

@@ -74,8 +74,8 @@ class InputProcessor:
     ) -> Any | None:
         """Check the parameters that a task's requests share, and return their generation config (see Request).
 
-        settings: the task's, which override the checkpoint's; if empty, the result is None. source: where the settings
-        come from, for errors. decoder_prompt: token ids; None: the family's default.
+        settings: the task's, which override the checkpoint's; returns None if they are empty. source: of the settings,
+        for errors. decoder_prompt: token ids; None: the family's default.
         Raises ParameterError for parameters that contradict each other or the model, CapacityError for too many beams,
         PromptError for the prompt, CheckpointError for the settings.
         """

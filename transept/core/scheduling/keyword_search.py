@@ -1,7 +1,7 @@
 """KeywordSearch: greedy decoding that also follows keywords, until one of the beams is clearly better.
 
-Each such request has its own KeywordSearch, which the engine core calls after every step, as it does a BeamSearch. No
-torch here.
+Each such request has its own KeywordSearch. Like a BeamSearch, the engine core calls it after every step. No torch
+here.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def no_names(name: str) -> int | None:
 
 
 def names_of_tokenizer(tokenizer: Any) -> TokenIds:
-    """Look names up in a tokenizer. An unknown name, or any name if it is None, gives None, not the unknown token."""
+    """Look names up in a tokenizer. Returns None, not the unknown token, for unknown names and without a tokenizer."""
     if tokenizer is None:
         return no_names
     unknown = tokenizer.convert_tokens_to_ids(NO_SUCH_TOKEN)

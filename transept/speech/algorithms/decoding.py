@@ -35,11 +35,10 @@ class DecodedWindow:
     """The result of decoding a window.
 
     tokens: including timestamps and the prefix, without the end of text. text: of all tokens, stripped of blanks.
-    avg_logprob: mean log probability over the new tokens and the end of text. avg_boost: what keywords added to it.
-    compression_ratio: of zlib on the text.
-    no_speech_prob: probability of silence; 0 if the family has no token for it. token_logprobs: one for each token, if
-    requested; 0 for the prefix's tokens. context: frames that the encoder read; None: the whole window. is_finished:
-    True if decoding reached the end of text.
+    avg_logprob: mean log probability over the new tokens and the end of text. avg_boost: mean boost of keywords over
+    the same tokens. compression_ratio: of zlib on the text. no_speech_prob: probability of silence; 0 if the family has
+    no token for it. token_logprobs: one for each token, if requested; 0 for the prefix's tokens. context: frames that
+    the encoder read; None: the whole window. is_finished: True if decoding reached the end of text.
     """
 
     tokens: list[int]

@@ -126,7 +126,7 @@ def divided(source: Source, segments: Iterable[Segment]) -> list[Segment]:
     """Divide segments between words where silence was cut out. Segments without words stay whole."""
     found: list[Segment] = []
     for segment in segments:
-        if segment.words:
+        if segment.words and source.cuts:
             words = after_silence(segment.words, source.cuts, source.speech or ())
             segment = dataclasses.replace(segment, start=max(segment.start, words[0].start), words=words)
         first = bisect_right(source.cuts, segment.start + TOLERANCE)

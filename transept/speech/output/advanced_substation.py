@@ -31,7 +31,7 @@ WORD_JOINER = "\u2060"  # invisible; the text after it does not begin a command 
 def karaoke(segments: Sequence[Segment], layout: SubtitleLayout, language: str) -> str:
     """Return the file's text. If no segment has words, each segment is one subtitle. language: see `make_cues`.
 
-    Raises ParameterError for a layout that needs word times, if there are none.
+    Raises ParameterError if the layout needs word times and the segments have none.
     """
     if not has_words(segments):
         cues = make_cues(segments, layout, language)
