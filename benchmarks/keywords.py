@@ -217,7 +217,7 @@ def main() -> None:
             model = Transcriber(str(directory), threads=torch.get_num_threads())
             print(f"\n| {name} | names | other words | recordings |\n| --- | --- | --- | --- |", flush=True)
             for beams in arguments.beams:
-                search = {"beam_size": beams} if beams > 1 else {}
+                search = {"beam_size": beams}
                 common = {"language": "en", **search}
                 ways: dict[str, dict[str, Any]] = {"no keywords": {}}
                 for boost in arguments.boosts:
