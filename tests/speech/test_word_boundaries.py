@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from recordings import RATE, clip
 
@@ -65,6 +65,7 @@ def test_a_last_word_with_the_pause_after_it_ends_with_its_sound() -> None:
     st.lists(st.tuples(st.text("ab1. ", max_size=9), *[st.floats(0, 9.99)] * 3), min_size=1, max_size=30),
     st.sampled_from([0.0, 0.01]),
 )
+@example(words=[("", 0.0, 0.0, 9.75), ("", 4.0, 0.0, 0.0)], noise=0.0)  # an onset after the next run of words
 def test_every_word_has_a_length_and_they_follow_each_other(
     words: list[tuple[str, float, float, float]], noise: float
 ) -> None:

@@ -15,6 +15,7 @@ loud the pause and how quiet the word is, and how unlikely the length of each wo
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -64,8 +65,11 @@ def refined(
     attended = [[word for word in segment.words or () if isinstance(word, AttendedWord)] for segment in segments]
     begin, end = limits
     placed: list[Word] = []
-    for run in _runs([word for words in attended for word in words]):
-        placed += _placed(run, waveform, (begin, end), strayed)
+    words_left = sum(map(len, attended))
+    for run, next_start in _runs([word for words in attended for word in words]):
+        words_left -= len(run)
+        latest = max(next_start, begin + (len(run) + 1) * SHORTEST_WORD)
+        placed += _placed(run, waveform, (begin, min(latest, end - words_left * SHORTEST_WORD)), strayed)
         begin = max(begin, placed[-1].end)
     following, found = iter(placed), []
     for segment, words in zip(segments, attended, strict=True):
@@ -76,14 +80,15 @@ def refined(
     return found
 
 
-def _runs(words: Sequence[AttendedWord]) -> Iterator[Sequence[AttendedWord]]:
+def _runs(words: Sequence[AttendedWord]) -> Iterator[tuple[Sequence[AttendedWord], float]]:
+    """Yield each run of words without a long pause, and the start of the next run."""
     begin = 0
     for index, (one, other) in enumerate(pairwise(words), 1):
         if other.start - one.end > LONGEST_PAUSE:
-            yield words[begin:index]
+            yield words[begin:index], other.start
             begin = index
     if words:
-        yield words[begin:]
+        yield words[begin:], math.inf
 
 
 def _placed(
