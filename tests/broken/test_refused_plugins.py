@@ -99,8 +99,8 @@ UNLOADED: dict[str, tuple[str, str]] = {
     "a module that recurses for ever": ("def f(): return f()\nf()", "RecursionError"),
     "a module that asks for a terabyte": ("import numpy; numpy.ones(1 << 40)", "MemoryError"),
     "a module with a zero byte": ("\0", "null bytes"),
-    "no hook": ("models = []", "no hook: define register_models()"),
-    "a hook without its mark": ("def register_models():\n    return []", "no hook: define register_models()"),
+    "no hook": ("models = []", "no hook: define one of register_models()"),
+    "a hook without its mark": ("def register_models():\n    return []", "no hook: define one of register_models()"),
     "a hook that is misspelt": (HOOK.replace("register_models", "register_model") + f"return [{SPEC}]", "unknown hook"),
     "a hook that takes arguments": (HOOK.replace("()", "(config)") + f"return [{SPEC}]", "config"),
     "a hook that raises": (HOOK + "raise KeyError('vocabulary')", "vocabulary"),
@@ -119,6 +119,14 @@ UNLOADED: dict[str, tuple[str, str]] = {
     "a spec with an unknown field": (HOOK + 'return [ModelSpec("row", ("RowModel",), "a:B", speed=9)]', "speed"),
     "a spec whose model is a class": (HOOK + 'return [ModelSpec("row", ("RowModel",), dict)]', "package.module"),
     "a spec whose model is a path": (HOOK + 'return [ModelSpec("row", ("RowModel",), "a/b.py")]', "a/b.py"),
+    "a hook that gives an argument a value": (
+        "from transept.authoring import hookimpl\n@hookimpl\ndef diarize(waveform, max_speakers=None): ...",
+        "diarize never gets max_speakers",
+    ),
+    "a voice embedder without its model": (
+        "from transept.authoring import hookimpl\n@hookimpl\ndef embed_voice(waveform, sample_rate): ...",
+        "voice_model()",
+    ),
     "an architecture declared twice": (HOOK + f"return [{SPEC}, {SPEC}]", "declared twice"),
     "a weight map that is no regular expression": (
         "from transept.authoring import WeightMap\nWeightMap(rules=(('(', 'x'),))",
@@ -133,6 +141,17 @@ def test_plugin_that_does_not_load(source, names, install, checkpoint):
     error = refused(lambda: watched(lambda: Engine(checkpoint, **SMALL)), names)
     assert "row from transept-row 1.0" in str(error)
     assert {"bart", "t5", "whisper"} <= {report.name for report in discover().with_status("ok")}
+
+
+def test_plugin_without_its_packages_is_no_failure(install):
+    install(
+        "from transept.errors import require_packages\n"
+        "require_packages('telling speakers apart', {'a_module_that_nobody_has': 'voices'}, 'speakers')"
+    )
+    (report,) = discover().with_status("missing")
+    assert report.name == "row"
+    assert 'telling speakers apart needs voices; install them with: pip install "transept[speakers]"' in report.error
+    assert not discover().with_status("failed")
 
 
 @pytest.mark.parametrize(

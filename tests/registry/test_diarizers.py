@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -11,24 +12,28 @@ import pytest
 
 from transept.errors import MediaError, ParameterError, PluginError
 from transept.registry.diarizers import Diarizer, Turn, find_diarizer
-from transept.registry.plugins import PluginReport, Plugins
+from transept.registry.plugins import Hook, PluginReport, Plugins
 
 WAVEFORM = np.zeros(16_000, np.float32)
 
 
 def plugin(name: str, diarize: Callable[..., Any] | None = None, error: str | None = None) -> PluginReport:
     status = "failed" if error else "ok"
-    return PluginReport(name, f"transept-{name}", "1.2", status, error=error, diarize=diarize)
+    hook = diarize and Hook(diarize, ("waveform", "sample_rate"))
+    return PluginReport(name, f"transept-{name}", "1.2", status, error=error, diarize=hook)
 
 
 def says(turns: Any) -> Diarizer:
     """Of a plugin whose hook returned this, in the list in which pluggy hands it on."""
-    return Diarizer(plugin("told", lambda waveform, sample_rate: [] if turns is None else [turns]))
+    return Diarizer(plugin("told", lambda **_: [] if turns is None else [turns]))
 
 
 def test_the_one_that_is_installed_is_taken() -> None:
     told = plugin("told", lambda **_: [[]])
     assert find_diarizer(Plugins((plugin("models"), told))).plugin is told
+    built_in = dataclasses.replace(told, name="speakers", distribution="transept")
+    assert find_diarizer(Plugins((built_in, told))).plugin is told
+    assert find_diarizer(Plugins((plugin("models"), built_in))).plugin is built_in
 
 
 def test_none_and_two_are_told() -> None:
@@ -84,3 +89,15 @@ def test_what_a_diarizer_raises_names_the_plugin(error: Exception) -> None:
     with pytest.raises(PluginError, match=f"diarizer of told .*{error}") as raised:
         Diarizer(plugin("told", fails))(WAVEFORM, 16_000)
     assert raised.value.__cause__ is error
+
+
+def test_more_speakers_than_asked_for_name_the_plugin() -> None:
+    two = says([(0.0, 1.0, "a"), (1.0, 2.0, "b")])
+    assert len(two(WAVEFORM, 16_000, max_speakers=2)) == 2
+    with pytest.raises(PluginError, match=r"told \(transept-told 1.2\): it found 2 speakers, and max_speakers is 1"):
+        two(WAVEFORM, 16_000, max_speakers=1)
+
+
+def test_arguments_that_the_plugin_lacks_are_known() -> None:
+    assert says([]).ignored(min_speakers=None, max_speakers=None) is None
+    assert says([]).ignored(min_speakers=None, max_speakers=2) == "max_speakers"

@@ -16,12 +16,18 @@ BROKEN = {
     "transept-misspelt": (
         "misspelt",
         "0.1",
-        'PluginError: unknown hook "register_model"; the hooks are "register_models", "diarize" and "find_names"',
+        (
+            'PluginError: unknown hook "register_model"; the hooks are "register_models", "diarize", "embed_voice", '
+            '"voice_model", "find_names"'
+        ),
     ),
     "transept-unmarked": (
         "unmarked",
         "0.1",
-        "PluginError: no hook: define register_models(), diarize() or find_names(), and mark it with @hookimpl",
+        (
+            "PluginError: no hook: define one of register_models(), diarize(), embed_voice(), voice_model(), "
+            "find_names(), and mark it with @hookimpl"
+        ),
     ),
     "transept-raises": (
         "raises",
@@ -90,6 +96,7 @@ def test_broken_plugin_is_reported_in_one_line(listed: dict[str, dict[str, Any]]
         "architectures": [],
         "models": [],
         "diarizes": False,
+        "recognizes_voices": False,
         "finds_names": False,
         "error": error,
     }
@@ -114,6 +121,7 @@ def test_broken_plugins_stop_no_other(listed: dict[str, dict[str, Any]]) -> None
             {"name": "good", "architectures": ["GoodModel", "GoodForConditionalGeneration"], "requires": {}},
         ],
         "diarizes": False,
+        "recognizes_voices": False,
         "finds_names": True,
         "error": None,
     }

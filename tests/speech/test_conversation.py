@@ -19,7 +19,7 @@ from recordings import RATE, clip
 from transept import Segment, Transcriber, Transcript
 from transept.errors import MediaError, ParameterError, PluginError
 from transept.registry.diarizers import Diarizer
-from transept.registry.plugins import PluginReport
+from transept.registry.plugins import Hook, PluginReport
 from transept.speech.conversation import ChannelEnded, Interleaving
 from transept.speech.options import TranscriptionOptions
 from transept.speech.segments import Found, Opened
@@ -188,7 +188,7 @@ def test_segments_come_in_the_transcripts_order_whatever_channel_is_ahead(
 
 
 def told(*turns: tuple[float, float, str]) -> Diarizer:
-    report = PluginReport("told", "transept-told", "1", "ok", diarize=lambda waveform, sample_rate: [turns])
+    report = PluginReport("told", "transept-told", "1", "ok", diarize=Hook(lambda **_: [turns], ()))
     return Diarizer(report)
 
 
@@ -229,12 +229,12 @@ def test_a_sentence_is_cut_where_the_speaker_changes(
 def test_a_diarizer_that_fails_ends_its_recording_alone(
     transcriber: Transcriber, speech_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(waveform: np.ndarray, sample_rate: int) -> Any:
+    def fails(waveform: np.ndarray, **_: Any) -> Any:
         if len(waveform) > 4 * RATE:
             raise RuntimeError("too long for me")
         return [[(0.0, 9.0, "Anna")]]
 
-    report = PluginReport("told", "transept-told", "1", "ok", diarize=fails)
+    report = PluginReport("told", "transept-told", "1", "ok", diarize=Hook(fails, ()))
     monkeypatch.setitem(transcriber.model.__dict__, "diarizer", Diarizer(report))
     clips = [speech_dir / "librivox" / f"{name}.flac" for name in ("austen-0870", "austen-0930")]
     failed, done = transcriber.transcribe_many(clips, diarize=True)

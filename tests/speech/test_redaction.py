@@ -8,7 +8,7 @@ import pytest
 
 from transept import ParameterError, PluginError, Transcript
 from transept.registry.name_finders import NameFinder, find_name_finder
-from transept.registry.plugins import PluginReport, Plugins
+from transept.registry.plugins import Hook, PluginReport, Plugins
 from transept.speech.redaction import redacted_kinds
 
 EVERY = "numbers,phones,emails,urls"
@@ -81,7 +81,7 @@ def test_nothing_of_it_stays() -> None:
 
 
 def plugin(find_names: Any, name: str = "names") -> PluginReport:
-    return PluginReport(name, f"transept-{name}", "1.2", "ok", find_names=find_names)
+    return PluginReport(name, f"transept-{name}", "1.2", "ok", find_names=Hook(find_names, ()))
 
 
 def test_a_plugin_finds_names() -> None:

@@ -19,7 +19,7 @@ import transept
 from transept import Segment, Transcriber, Transcript, TranscriptionInfo, TranscriptionOptions
 from transept.errors import EngineClosedError, MediaError, ParameterError, TranseptError, UnsupportedModelError
 from transept.registry.name_finders import NameFinder
-from transept.registry.plugins import PluginReport
+from transept.registry.plugins import Hook, PluginReport
 from transept.speech.vad.spans import speech_spans
 
 SENTENCE = "He might even have been made amiable himself."
@@ -224,7 +224,7 @@ def test_names_are_found_beside_the_engine(
         place = text.find(first)
         return [[(place, place + len(first))]] if place >= 0 else [[]]
 
-    finder = NameFinder(PluginReport("names", "transept-names", "1.0", "ok", find_names=find_names))
+    finder = NameFinder(PluginReport("names", "transept-names", "1.0", "ok", find_names=Hook(find_names, ())))
     monkeypatch.setitem(vars(transcriber.model), "name_finder", finder)
     stream = transcriber.stream(clip, redact="names")
     assert "".join(segment.text for segment in stream).strip() == plain.text.replace(first, "[name]")

@@ -30,15 +30,33 @@ class Diarizer:
 
     plugin: PluginReport
 
-    def __call__(self, waveform: npt.NDArray[np.float32], sample_rate: int) -> list[Turn]:
+    def __call__(
+        self,
+        waveform: npt.NDArray[np.float32],
+        sample_rate: int,
+        min_speakers: int | None = None,
+        max_speakers: int | None = None,
+    ) -> list[Turn]:
         """Return the turns of a recording, in order of time. Arguments: see the hook `diarize`.
 
-        Raises PluginError for any error of the plugin, and for invalid turns.
+        Raises PluginError for any error of the plugin, for invalid turns, and for more than `max_speakers` speakers.
         """
         assert self.plugin.diarize is not None
         with errors_of(self.plugin, "the diarizer"):
-            returned = self.plugin.diarize(waveform=waveform, sample_rate=sample_rate)
-            return sorted(_checked(turn) for turns in returned for turn in turns)  # of one hook; pluggy drops None
+            returned = self.plugin.diarize(
+                waveform=waveform, sample_rate=sample_rate, min_speakers=min_speakers, max_speakers=max_speakers
+            )
+            turns = sorted(_checked(turn) for turns in returned for turn in turns)  # of one hook; pluggy drops None
+            found = len({turn.speaker for turn in turns})
+            if max_speakers is not None and found > max_speakers:
+                raise PluginError(f"it found {found} speakers, and max_speakers is {max_speakers}")
+            return turns
+
+    def ignored(self, **arguments: Any) -> str | None:
+        """Return the first argument with a value that the plugin's function does not take; None without one."""
+        assert self.plugin.diarize is not None
+        taken = self.plugin.diarize.arguments
+        return next((name for name, value in arguments.items() if value is not None and name not in taken), None)
 
 
 def find_diarizer(plugins: Plugins) -> Diarizer:

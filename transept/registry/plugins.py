@@ -12,20 +12,35 @@ import os
 import traceback
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import pluggy
 
-from transept.errors import PluginError, suggest
+from transept.errors import MissingPackageError, PluginError, suggest
 from transept.registry import hookspecs
 from transept.registry.hookspecs import ENTRY_POINT_GROUP, PROJECT_NAME
 from transept.registry.requirements import can_both_be_met, in_words
 from transept.registry.spec import ModelSpec
 
 DISABLE_VARIABLE = "TRANSEPT_DISABLE_PLUGINS"  # comma-separated names of plugins or of distributions
-OTHER_HOOKS = ("diarize", "find_names")  # besides register_models
+OTHER_HOOKS = ("diarize", "embed_voice", "voice_model", "find_names")  # besides register_models
+HOOKS = ("register_models", *OTHER_HOOKS)
+BUILT_IN = "transept"  # the distribution of the built-in plugins
+Status: TypeAlias = Literal["ok", "failed", "missing", "disabled"]
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Hook:
+    """A function of a plugin. arguments: names of those that it takes."""
+
+    function: Callable[..., list[Any]]
+    arguments: tuple[str, ...]
+
+    def __call__(self, **arguments: Any) -> list[Any]:
+        """Return a list with the result; an empty list for None. pluggy drops arguments that the function lacks."""
+        return self.function(**arguments)
 
 
 @dataclass(frozen=True)
@@ -33,21 +48,23 @@ class PluginReport:
     """The result of loading one entry point.
 
     name, distribution, version: the entry point's name, and the installed distribution that has it.
-    status: ``"ok"``; ``"failed"``, with the reason in `error`, on one line, and `traceback`; or ``"disabled"``.
+    status: ``"ok"``; ``"failed"``, with the reason in `error`, on one line, and `traceback`; ``"missing"`` for a plugin
+        that needs packages that are not installed, which `error` names; or ``"disabled"``.
     models: the model families that it runs; empty unless it was loaded.
-    diarize, find_names: its hooks of these names, to be called with keywords, which return a list with the plugin's
-        result; None without the hook.
+    diarize, embed_voice, voice_model, find_names: its hooks of these names; None without the hook.
     """
 
     name: str
     distribution: str
     version: str
-    status: Literal["ok", "failed", "disabled"]
+    status: Status
     error: str | None = None
     traceback: str | None = None
     models: tuple[ModelSpec, ...] = ()
-    diarize: Callable[..., list[Any]] | None = None
-    find_names: Callable[..., list[Any]] | None = None
+    diarize: Hook | None = None
+    embed_voice: Hook | None = None
+    voice_model: Hook | None = None
+    find_names: Hook | None = None
 
     @property
     def architectures(self) -> tuple[str, ...]:
@@ -56,9 +73,10 @@ class PluginReport:
 
     @property
     def provides(self) -> str:
-        """The plugin's abilities in words: its architectures, telling speakers apart, and finding names."""
+        """The plugin's abilities in words: its architectures, and what its other hooks do."""
         claims = [f"{name}{_qualified(spec)}" for spec in self.models for name in spec.architectures]
         claims += ["tells speakers apart"] if self.diarize else []
+        claims += ["recognizes voices"] if self.embed_voice else []
         claims += ["finds names"] if self.find_names else []
         return ", ".join(claims)
 
@@ -79,7 +97,7 @@ class Plugins:
 
     reports: tuple[PluginReport, ...]
 
-    def with_status(self, status: Literal["ok", "failed", "disabled"]) -> tuple[PluginReport, ...]:
+    def with_status(self, status: Status) -> tuple[PluginReport, ...]:
         """Return the reports with this status."""
         return tuple(report for report in self.reports if report.status == status)
 
@@ -130,18 +148,17 @@ def _report(entry_point: importlib.metadata.EntryPoint, disabled: Set[str]) -> P
         models, hooks = _load(entry_point)
     except KeyboardInterrupt:
         raise
+    except MissingPackageError as error:
+        return PluginReport(name, distribution_name, version, "missing", error=one_line(error))
     except BaseException as error:  # a plugin may call sys.exit(), a Rust extension may panic
         trace = traceback.format_exc()
         return PluginReport(name, distribution_name, version, "failed", error=one_line(error), traceback=trace)
     origin = f'plugin "{name}" of {distribution_name} {version}'
     models = tuple(replace(spec, origin=origin) for spec in models)
-    diarize, find_names = (hooks.get(each) for each in OTHER_HOOKS)
-    return PluginReport(name, distribution_name, version, "ok", models=models, diarize=diarize, find_names=find_names)
+    return PluginReport(name, distribution_name, version, "ok", models=models, **hooks)
 
 
-def _load(
-    entry_point: importlib.metadata.EntryPoint,
-) -> tuple[tuple[ModelSpec, ...], dict[str, Callable[..., list[Any]]]]:
+def _load(entry_point: importlib.metadata.EntryPoint) -> tuple[tuple[ModelSpec, ...], dict[str, Any]]:
     """Import, register and check one plugin, and get its models and its other hooks.
 
     Every entry point has a separate plugin manager. So a plugin that fails leaves no half-registered hook, two
@@ -152,7 +169,11 @@ def _load(
     plugin = entry_point.load()
     manager.register(plugin, name=entry_point.name)
     _check_hooks(manager, plugin)
-    hooks = {name: hook for name in OTHER_HOOKS if (hook := getattr(manager.hook, name)).get_hookimpls()}
+    hooks = {
+        name: Hook(hook, implementations[0].argnames)
+        for name in OTHER_HOOKS
+        if (implementations := (hook := getattr(manager.hook, name)).get_hookimpls())
+    }
     returned = manager.hook.register_models()
     if not returned and manager.hook.register_models.get_hookimpls():  # pluggy drops None
         raise PluginError("register_models returned None, not a list of ModelSpec")
@@ -168,11 +189,18 @@ def _check_hooks(manager: pluggy.PluginManager, plugin: Any) -> None:
     except pluggy.PluginValidationError:
         hooks = manager.get_hookcallers(plugin) or []
         unknown = ", ".join(f'"{hook.name}"' for hook in hooks if not hook.has_spec())
-        known = '"register_models", "diarize" and "find_names"'
+        known = ", ".join(f'"{name}"' for name in HOOKS)
         raise PluginError(f"unknown hook {unknown}; the hooks are {known}") from None
-    if not any(getattr(manager.hook, name).get_hookimpls() for name in ("register_models", *OTHER_HOOKS)):
-        known = "register_models(), diarize() or find_names()"
-        raise PluginError(f"no hook: define {known}, and mark it with @hookimpl")
+    implemented = {name: found for name in HOOKS if (found := getattr(manager.hook, name).get_hookimpls())}
+    if not implemented:
+        known = ", ".join(f"{name}()" for name in HOOKS)
+        raise PluginError(f"no hook: define one of {known}, and mark it with @hookimpl")
+    for name, (implementation, *_) in implemented.items():
+        if implementation.kwargnames:
+            argument = implementation.kwargnames[0]
+            raise PluginError(f"{name} never gets {argument}, which has a default value: leave the value out")
+    if "embed_voice" in implemented and "voice_model" not in implemented:
+        raise PluginError("embed_voice has no voice_model() beside it, which returns its VoiceModel")
 
 
 def _checked_list(specs: Any) -> list[ModelSpec]:

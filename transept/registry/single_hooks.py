@@ -1,6 +1,6 @@
 """Hooks that one installed plugin implements: find that plugin, and name it in its errors.
 
-`transept.registry.diarizers` and `name_finders` call it.
+`transept.registry.diarizers`, `voice_embedders` and `name_finders` call it.
 """
 
 from __future__ import annotations
@@ -10,18 +10,19 @@ from contextlib import contextmanager
 from typing import Any
 
 from transept.errors import ParameterError, PluginError, TranseptError, message_of
-from transept.registry.plugins import DISABLE_VARIABLE, PluginReport, Plugins
+from transept.registry.plugins import BUILT_IN, DISABLE_VARIABLE, PluginReport, Plugins
 
 
 def only_plugin(
     plugins: Plugins, hook: str, does: str, needs: str, advice: str, param: str, value: Any = None
 ) -> PluginReport:
-    """Return the installed plugin with a hook.
+    """Return the installed plugin with a hook. Other plugins replace the built-in one.
 
     does, needs, advice, param, value: of the errors; does is such as "tell speakers apart".
     Raises ParameterError without such a plugin, or for several.
     """
     found = [report for report in plugins.reports if getattr(report, hook) is not None]
+    found = [report for report in found if report.distribution != BUILT_IN] or found
     if len(found) > 1:
         names = " and ".join(f"{report.name} ({report.distribution})" for report in found)
         raise ParameterError(

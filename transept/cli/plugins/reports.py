@@ -78,6 +78,7 @@ def as_data(plugins: Plugins) -> dict[str, object]:
                     for spec in report.models
                 ],
                 "diarizes": report.diarize is not None,
+                "recognizes_voices": report.embed_voice is not None,
                 "finds_names": report.find_names is not None,
                 "error": report.error,
             }
