@@ -16,7 +16,7 @@ import random
 import tempfile
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from itertools import cycle, islice
+from itertools import cycle, islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,11 @@ def errors(known: Sequence[SpokenWord], heard: Sequence[Any]) -> tuple[np.ndarra
     return np.array(starts), np.array(ends)
 
 
+def faults(words: Sequence[Any]) -> tuple[int, int]:
+    """Return the number of words of a transcript without a length, and of words that begin before another one ends."""
+    return sum(word.end <= word.start for word in words), sum(b.start < a.end for a, b in pairwise(words))
+
+
 def describe(values: np.ndarray) -> str:
     """Cells: number, mean, median and 95th percentile of the distances, and the median with its sign, in ms."""
     distances = 1000 * np.abs(values)
@@ -111,8 +116,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int)
     arguments = parser.parse_args()
     of = "mean | median | p95 | bias"
-    print(f"| model | way | speech | starts | {of} | ends | {of} | zero length |")
-    print("| --- | --- | --- |" + " --- |" * 11)
+    print(f"| model | way | speech | starts | {of} | ends | {of} | words | zero length | overlaps |")
+    print("| --- | --- | --- |" + " --- |" * 13)
     for name in arguments.models:
         with tempfile.TemporaryDirectory() as scratch:
             transcriber = Transcriber(str(checkpoint(name, Path(scratch))), threads=arguments.threads)
@@ -128,8 +133,8 @@ def main() -> None:
                         transcript = transcriber.transcribe(spoken.waveform, mode=way, word_timestamps=True, **options)
                     words = [word for segment in transcript.segments for word in segment.words or ()]
                     starts, ends = errors(spoken.words, words)
-                    empty = sum(word.end <= word.start for word in words)
-                    print(f"| {name} | {way} | {kind} | {describe(starts)} | {describe(ends)} | {empty} |", flush=True)
+                    cells = (name, way, kind, describe(starts), describe(ends), len(words), *faults(words))
+                    print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from transept.speech.word_breaks import lengthened
 DELAYS = np.arange(-20, 51, 2)  # frames from a word's start to its onset; tiny.en has 22, base 0
 USUAL_DELAY, DELAY_SPREAD = 10, 20  # frames; of a run with too few words to measure it
 DIP_BEFORE_START = 3  # frames from the dip between two words to the start of the second one
+ROUNDING = 1e-6  # hundredths of a second that a time may differ from a whole one, and still be equal to it
 MARGIN = 1.0  # seconds of the recording around a run of words
 STRAYED = 1.0  # seconds
 LONGEST_PAUSE = 3.0  # seconds between two words that end a run
@@ -63,21 +64,39 @@ def refined(
     seconds before a word's start, from which its onset is not believed, because attention strayed to a pause.
     """
     attended = [[word for word in segment.words or () if isinstance(word, AttendedWord)] for segment in segments]
-    begin, end = limits
-    placed: list[Word] = []
-    words_left = sum(map(len, attended))
-    for run, next_start in _runs([word for words in attended for word in words]):
-        words_left -= len(run)
-        latest = max(next_start, begin + (len(run) + 1) * SHORTEST_WORD)
-        placed += _placed(run, waveform, (begin, min(latest, end - words_left * SHORTEST_WORD)), strayed)
-        begin = max(begin, placed[-1].end)
-    following, found = iter(placed), []
+    following, found = iter(_all_placed([word for words in attended for word in words], waveform, limits, strayed)), []
     for segment, words in zip(segments, attended, strict=True):
         if words:
             own = list(islice(following, len(words)))
             segment = dataclasses.replace(segment, start=own[0].start, end=own[-1].end, words=own)
         found.append(segment)
     return found
+
+
+def _all_placed(
+    words: Sequence[AttendedWord], waveform: Waveform, limits: tuple[float, float], strayed: float
+) -> list[Word]:
+    """Return the words with their boundaries, all of them at hundredths of a second, so that rounding moves none."""
+    begin, end = math.ceil(limits[0] * 100 - ROUNDING) / 100, math.floor(limits[1] * 100 + ROUNDING) / 100
+    words_left = len(words)
+    if words_left * SHORTEST_WORD > end - begin:
+        return _shared_out(words, limits)
+    placed: list[Word] = []
+    for run, next_start in _runs(words):
+        words_left -= len(run)
+        latest = max(next_start, begin + (len(run) + 1) * SHORTEST_WORD)
+        latest = min(round(latest, 2), round(end - words_left * SHORTEST_WORD, 2))
+        placed += _placed(run, waveform, (begin, latest), strayed)
+        begin = max(begin, placed[-1].end)
+    return placed
+
+
+def _shared_out(words: Sequence[AttendedWord], limits: tuple[float, float]) -> list[Word]:
+    """Return words that are too many to be true. Each gets the same share of the time, or a millisecond."""
+    begin, end = limits
+    share = max((end - begin) / len(words), 0.001) if words else 0.0
+    times = [round(begin + place * share, 3) for place in range(len(words) + 1)]
+    return [Word(*span, word.word, word.probability) for word, span in zip(words, pairwise(times), strict=True)]
 
 
 def _runs(words: Sequence[AttendedWord]) -> Iterator[tuple[Sequence[AttendedWord], float]]:
@@ -104,8 +123,6 @@ def _placed(
         for word, start, end in zip(words, starts, ends, strict=True)
     ]
     stretch = waveform[max(0, round(first * SAMPLE_RATE)) : max(0, round(last * SAMPLE_RATE))]
-    if len(words) * SHORTEST_WORD > limits[1] - limits[0]:  # the model made the text up
-        return plain
     if len(stretch) > 2 * FRAME:
         loudness = Loudness.of(stretch)
         onsets = (begun - first) * PER_SECOND
