@@ -22,6 +22,7 @@ from transept.option_names import Alias
 from transept.options import DeclaredOption, declared, written
 from transept.serving.configuration import API_KEY_FILE, CONFIG, PREFIX
 from transept.serving.settings import ServerSettings
+from transept.speech.live_options import LiveOptions
 from transept.speech.options import TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.vad.options import VadOptions
@@ -52,6 +53,7 @@ an error.
 
 SECTIONS = [  # title, class, where its options are accepted
     ("Transcription", TranscriptionOptions, "`transept.transcribe`, `Transcriber`, `transept transcribe`, HTTP"),
+    ("Live transcription", LiveOptions, "`Transcriber.live`, `live_stream`, `transept live`"),
     ("Voice activity", VadOptions, "`vad_options=`, `transept transcribe`, HTTP"),
     ("Subtitles", SubtitleLayout, "`Transcript.write`, `transept transcribe`, `align` and `convert`, HTTP"),
     ("Edits", EditOptions, "`transept convert`"),

@@ -22,6 +22,7 @@ from transept.core.request.sampling_params import SamplingParams
 from transept.core.request.single_text import WITHOUT_RESULT
 from transept.multimodal.audio_limits import AudioLimits
 from transept.options import declared, members_of
+from transept.speech.live_options import NOT_OF_LIVE, LiveOptions
 from transept.speech.options import NOT_OF_ALIGNMENT, TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.vad.options import VadOptions
@@ -94,6 +95,14 @@ FILES = {
             TranscriptionOptions,
             bases=("AlignmentKeywords",),
             without=set(declared(TranscriptionOptions)) - {*NOT_OF_ALIGNMENT},
+        ),
+        Keywords("LiveOptionKeywords", "LiveOptions", LiveOptions),
+        Keywords(
+            "LiveKeywords",
+            "a live transcription",
+            TranscriptionOptions,
+            bases=("LiveOptionKeywords",),
+            without=NOT_OF_LIVE,
         ),
         _with_engine("TranscriptionAndEngineKeywords", "a transcription", "TranscriptionKeywords"),
     ),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from transept.core.jobs.job import Gather as Gather
     from transept.core.jobs.job import Job as Job
     from transept.core.jobs.job import Offload as Offload
+    from transept.core.jobs.job import Signal as Signal
     from transept.core.jobs.job import Submit as Submit
     from transept.core.jobs.job import Wait as Wait
     from transept.core.outputs import CompletionOutput as CompletionOutput
@@ -51,6 +52,15 @@ if TYPE_CHECKING:
     from transept.errors import TranseptError as TranseptError
     from transept.errors import UnsupportedModelError as UnsupportedModelError
     from transept.errors import UnsupportedTaskError as UnsupportedTaskError
+    from transept.speech.live.events import Committed as Committed
+    from transept.speech.live.events import Lagging as Lagging
+    from transept.speech.live.events import LanguageDetected as LanguageDetected
+    from transept.speech.live.events import SpeechStarted as SpeechStarted
+    from transept.speech.live.events import SpeechStopped as SpeechStopped
+    from transept.speech.live.events import Tentative as Tentative
+    from transept.speech.live.events import UtteranceEnded as UtteranceEnded
+    from transept.speech.live.stream import LiveStream as LiveStream
+    from transept.speech.live_options import LiveOptions as LiveOptions
     from transept.speech.options import TranscriptionOptions as TranscriptionOptions
     from transept.speech.output.broken_rules import BrokenRule as BrokenRule
     from transept.speech.output.subtitles import SubtitleLayout as SubtitleLayout
@@ -80,7 +90,7 @@ if TYPE_CHECKING:
 _NAMES_OF_MODULES = {
     "transept.core.config": "EngineConfig",
     "transept.core.engine": "Engine",
-    "transept.core.jobs.job": "Gather Job Offload Submit Wait",
+    "transept.core.jobs.job": "Gather Job Offload Signal Submit Wait",
     "transept.core.outputs": "CompletionOutput RequestOutput",
     "transept.core.request.limits": "Limits",
     "transept.core.request.prompt_probe": "PromptProbe",
@@ -91,6 +101,11 @@ _NAMES_OF_MODULES = {
         "MediaError MediaTooLargeError MissingPackageError ParameterError PluginError PluginFailedError "
         "PromptError QueueFullError RequestFailedError TranseptError UnsupportedModelError UnsupportedTaskError"
     ),
+    "transept.speech.live.events": (
+        "Committed Lagging LanguageDetected SpeechStarted SpeechStopped Tentative UtteranceEnded"
+    ),
+    "transept.speech.live_options": "LiveOptions",
+    "transept.speech.live.stream": "LiveStream",
     "transept.speech.options": "TranscriptionOptions",
     "transept.speech.output.broken_rules": "BrokenRule",
     "transept.speech.output.subtitles": "SubtitleLayout",

@@ -4,6 +4,14 @@ Exports what `transept.serving` defines, and defines nothing itself. Importing i
 """
 
 from transept.serving.async_engine import AsyncEngine
+from transept.serving.async_live import AsyncLiveStream
 from transept.serving.async_tasks import AsyncSegmentStream, AsyncTextGenerator, AsyncTranscriber, AsyncVisionReader
 
-__all__ = ["AsyncEngine", "AsyncSegmentStream", "AsyncTextGenerator", "AsyncTranscriber", "AsyncVisionReader"]
+__all__ = [
+    "AsyncEngine",
+    "AsyncLiveStream",
+    "AsyncSegmentStream",
+    "AsyncTextGenerator",
+    "AsyncTranscriber",
+    "AsyncVisionReader",
+]

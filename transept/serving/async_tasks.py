@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -15,12 +15,16 @@ from transept.core.jobs.job import Job
 from transept.errors import ParameterError
 from transept.option_names import shows_options
 from transept.serving.async_engine import AsyncEngine
+from transept.serving.async_live import AsyncLiveStream, transcribed
 from transept.serving.settings import MAX_QUEUE, MAX_RUNNING
+from transept.speech.live.events import LiveEvent
+from transept.speech.live.feed import Chunk
+from transept.speech.live_options import NOT_OF_LIVE, LiveOptions
 from transept.speech.options import TranscriptionOptions
 from transept.speech.recording import AudioInput
 from transept.speech.segments import Opened, Segment
 from transept.speech.stream import StreamedEvents, nothing_known
-from transept.speech.transcriber import Transcriber
+from transept.speech.transcriber import LIVE_RATE, Transcriber
 from transept.speech.transcript import Transcript, TranscriptionInfo
 from transept.text.generated_text import GeneratedText
 from transept.text.generator import TextGenerator
@@ -30,7 +34,7 @@ from transept.vision.reader import BLANK_PAGE, VisionReader
 
 if TYPE_CHECKING:
     from transept.core.option_types import EngineKeywords
-    from transept.speech.option_types import TranscriptionKeywords
+    from transept.speech.option_types import LiveKeywords, TranscriptionKeywords
     from transept.text.option_types import TranslationKeywords
     from transept.vision.option_types import ReadingKeywords
 
@@ -103,6 +107,24 @@ class AsyncTranscriber(_AsyncTasks):
         ``await stream.info()`` returns the TranscriptionInfo before the first segment.
         """
         return AsyncSegmentStream(self.engine.run(self.job(audio, **options)))
+
+    @shows_options(TranscriptionOptions, LiveOptions, without=NOT_OF_LIVE)
+    def live(
+        self,
+        chunks: AsyncIterable[Chunk] | Iterable[Chunk],
+        rate: float = LIVE_RATE,
+        **options: Unpack[LiveKeywords],
+    ) -> AsyncGenerator[LiveEvent, None]:
+        """Transcribe speech while it is spoken; see Transcriber.live. A plain iterable is read in another thread."""
+        return transcribed(self.live_stream(rate, **options), chunks)
+
+    @shows_options(TranscriptionOptions, LiveOptions, without=NOT_OF_LIVE)
+    def live_stream(self, rate: float = LIVE_RATE, **options: Unpack[LiveKeywords]) -> AsyncLiveStream:
+        """Return a live stream, to which audio is pushed, and whose events a task reads. rate: of the audio, in Hz.
+
+        Raises ParameterError for a bad option.
+        """
+        return AsyncLiveStream(self.transcriber.live_transcription(rate, **options), self.engine)
 
     def _heartbeat(self) -> Job:
         """A job on a second of noise, in sequential mode, because the other modes decode only speech."""

@@ -114,5 +114,57 @@ class TranscriptionKeywords(AlignmentKeywords, total=False):
     tgt_lang: str | None
 
 
+class LiveOptionKeywords(TypedDict, total=False):
+    """The options of LiveOptions."""
+
+    policy: Literal["auto", "attention", "agreement"]
+    min_chunk: float
+    passes: int
+    frontier: float
+    encoder_margin: float | None
+    longest_audio: float
+    vad_threshold: float
+    vad_padding_ms: float
+    vad_silence_ms: float
+
+
+class LiveKeywords(LiveOptionKeywords, total=False):
+    """The options of a live transcription."""
+
+    language: str | None
+    target_language: str | None
+    task: Literal["transcribe", "translate"] | None
+    quality: Literal["fast", "balanced", "best"] | None
+    beam_size: int | None
+    patience: float | None
+    length_penalty: float | None
+    gnmt_length_penalty: float | None
+    repetition_penalty: float | None
+    no_repeat_ngram_size: int | None
+    compression_ratio_threshold: float | None
+    logprob_threshold: float | None
+    no_speech_threshold: float | None
+    condition_on_previous_text: bool
+    initial_prompt: str | Sequence[int] | None
+    hotwords: str | None
+    keywords: Sequence[tuple[str, float | None]] | Mapping[str, float] | Sequence[str] | str | None
+    keyword_boost: float
+    suppress_blank: bool
+    suppress_tokens: Sequence[int] | str | None
+    suppress_numerals: bool
+    suppress_regex: str | None
+    max_new_tokens: int | None
+    prepend_punctuations: str
+    append_punctuations: str
+    language_detection_threshold: float
+    target: str | None
+    tgt_lang: str | None
+    num_beams: int | None
+    log_prob_threshold: float | None
+    condition_on_prev_tokens: bool
+    prompt: str | Sequence[int] | None
+    max_tokens: int | None
+
+
 class TranscriptionAndEngineKeywords(TranscriptionKeywords, EngineKeywords, total=False):
     """The options of a transcription and of its engine."""

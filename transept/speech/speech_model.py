@@ -27,6 +27,7 @@ from transept.registry.plugin_calls import call_declared
 from transept.registry.plugins import discover
 from transept.speech.calibration import calibrated_margin
 from transept.speech.language_names import LANGUAGES
+from transept.speech.live_options import AGREEMENT, ATTENTION
 from transept.speech.options import BEAMS, DEFAULT_BEST_OF, TRANSLATES_TO, TranscriptionOptions
 from transept.speech.redaction import NAMES
 from transept.speech.tokenizer import SpeechTokenizer
@@ -209,6 +210,11 @@ class SpeechModel:
                 "which need no prompt",
                 *(len(words), num_read),
             )
+
+    @property
+    def live_policy(self) -> str:
+        """The better commit policy for live streams: see LiveOptions.policy."""
+        return ATTENTION if self.alignment_heads else AGREEMENT
 
     @property
     def max_prompt_tokens(self) -> int:

@@ -29,6 +29,11 @@ from transept.speech.algorithms.language import Language, recording_language
 from transept.speech.algorithms.passages import without_silence
 from transept.speech.algorithms.source import Source
 from transept.speech.edits import Edits
+from transept.speech.live.events import LiveEvent
+from transept.speech.live.feed import Chunk, Feed
+from transept.speech.live.stream import LiveStream, transcribed
+from transept.speech.live.transcription import LiveTranscription
+from transept.speech.live_options import NOT_OF_LIVE, LiveOptions
 from transept.speech.options import AUTO, DEFAULT_MODEL, NOT_OF_ALIGNMENT, TranscriptionOptions
 from transept.speech.progress import AudioProgress
 from transept.speech.recording import AudioInput
@@ -43,9 +48,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from transept.core.option_types import EngineKeywords
-    from transept.speech.option_types import AlignmentKeywords, TranscriptionAndEngineKeywords, TranscriptionKeywords
+    from transept.speech.option_types import (
+        AlignmentKeywords,
+        LiveKeywords,
+        TranscriptionAndEngineKeywords,
+        TranscriptionKeywords,
+    )
 
 MAX_RECORDINGS = 16  # in memory at a time: an hour of audio takes about 350 MB with its features
+LIVE_RATE = VAD_RATE  # Hz
 SEARCHED_SECONDS = 600  # of a recording, for speech whose language is detected
 
 
@@ -218,6 +229,41 @@ class Transcriber(ClosesEngine):
 
         language = self._result(job())
         return DetectedLanguage(language.code, language.probability or 0.0, language.probabilities)
+
+    @shows_options(TranscriptionOptions, LiveOptions, without=NOT_OF_LIVE)
+    def live(
+        self, chunks: Iterable[Chunk], rate: float = LIVE_RATE, **options: Unpack[LiveKeywords]
+    ) -> Generator[LiveEvent, None, None]:
+        """Transcribe speech while it is spoken: yield events (`transept.speech.live.events`) as they become known.
+
+        chunks: audio as it arrives, such as from a microphone: PCM in 16 bits as bytes, or arrays. It is read in
+        another thread. rate: of the chunks, in Hz. Closing the iterator ends the stream.
+        """
+        return transcribed(self.live_stream(rate, **options), chunks)
+
+    @shows_options(TranscriptionOptions, LiveOptions, without=NOT_OF_LIVE)
+    def live_stream(self, rate: float = LIVE_RATE, **options: Unpack[LiveKeywords]) -> LiveStream:
+        """Return a live stream, to which any thread pushes audio while another reads its events.
+
+        rate: of the audio, in Hz. Raises ParameterError for a bad option.
+        """
+        return LiveStream(self.live_transcription(rate, **options), self.engine.runner)
+
+    @shows_options(TranscriptionOptions, LiveOptions, without=NOT_OF_LIVE)
+    def live_transcription(self, rate: float = LIVE_RATE, **options: Unpack[LiveKeywords]) -> LiveTranscription:
+        """Return the state of a live stream, whose `job` is for `engine.runner`; see `live_stream`."""
+        for name in NOT_OF_LIVE:
+            if name in options:
+                message = f"live transcription has no {{{name}}}: see LiveOptions for what it has"
+                raise ParameterError(message, param=name)
+        given, live = split_options(
+            "live transcription has no option", options, TranscriptionOptions, LiveOptions, without=NOT_OF_LIVE
+        )
+        checked = self._checked({**given, "without_timestamps": True, "word_timestamps": False})
+        if self.model.spec.sample_rate != VAD_RATE:
+            message = f"live transcription needs a model for audio at {VAD_RATE} Hz"
+            raise ParameterError(message, param="model")
+        return LiveTranscription(self.model, Feed(rate), checked, LiveOptions(**live))
 
     @shows_options(TranscriptionOptions)
     def job(self, audio: AudioInput, **options: Unpack[TranscriptionKeywords]) -> Job:

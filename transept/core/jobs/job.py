@@ -7,6 +7,7 @@ A `Job` is a generator that
 - yields ``Offload(function)`` and is sent the function's result; the function runs in another thread, concurrently with
   the engine;
 - yields ``Gather(jobs)`` and is sent the list of these jobs' results, once all of them have ended;
+- yields a ``Signal`` and is resumed once any thread has set it, such as when audio has arrived;
 - yields any other object, an event, for the reader of the job;
 - returns its result.
 
@@ -27,7 +28,9 @@ from transept.core.request.prompts import Request
 from transept.errors import ParameterError, shown
 from transept.options import refusal
 
-Job: TypeAlias = Generator[Any, Any, Any]  # yields Submit | Wait | Offload | Gather | an event, returns its result
+Job: TypeAlias = Generator[
+    Any, Any, Any
+]  # yields Submit | Wait | Offload | Gather | Signal | an event, returns its result
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,45 @@ class Gather:
             raise refusal(
                 self, f"Gather merges events with a function (number, event), not {shown(self.merge)}", "merge"
             )
+
+
+class Signal:
+    """Something that happens outside the engine. A job that yields it sleeps until `set`, at no cost.
+
+    `set` counts once: a signal that was set before the job yields it resumes the job at once, and is clear afterwards,
+    however often it was set. One job at a time may wait for a signal.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_set = False
+        self._resume: Callable[[], None] | None = None  # set by `listen` while a job waits
+
+    def set(self) -> None:
+        """Resume the job that waits, or the next one that will. Called from any thread; never waits."""
+        with self._lock:
+            resume, self._resume = self._resume, None
+            self._is_set = resume is None
+        if resume is not None:
+            resume()
+
+    def listen(self, resume: Callable[[], None]) -> bool:
+        """Call a function once, at the next `set`. Returns False, and forgets it, if the signal was set before.
+
+        Raises ParameterError if another job waits. Called by `jobs.tasks`.
+        """
+        with self._lock:
+            if self._resume is not None:
+                message = "a job waits for this signal already; give each job a signal of its own"
+                raise ParameterError(message, param="signal", value=self)
+            was_set, self._is_set = self._is_set, False
+            self._resume = None if was_set else resume
+        return not was_set
+
+    def forget(self) -> None:
+        """Forget the job that waits, because it is closed."""
+        with self._lock:
+            self._resume = None
 
 
 def check_job(job: Any) -> None:

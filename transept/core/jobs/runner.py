@@ -39,7 +39,7 @@ class JobRunner:
         self, core: EngineCore, inputs: InputProcessor, max_num_seqs: int, max_queue_length: int | None = None
     ) -> None:
         self._core = core
-        self.tasks = JobTasks(core, inputs, max_num_seqs, self._offload)
+        self.tasks = JobTasks(core, inputs, max_num_seqs, self._offload, self._put)
         self._max_queue_length = max_queue_length
         self._inbox: deque[Callable[[], None]] = deque()
         self._news = threading.Event()  # set by every addition to the inbox
@@ -236,7 +236,7 @@ class JobRunner:
         self._pool.relieve(unfinished)
         if unfinished or more:
             return unfinished
-        if self._offloaded or channel.idles:
+        if self._offloaded or self.tasks.listening or channel.idles:
             self._news.wait(LONGEST_WAIT)
         elif not self._inbox and not channel.events:
             raise RuntimeError("a job waits, but the engine has no step, request or function that could resume it")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from transept.core.jobs.job import Channel, Job
+from transept.core.jobs.job import Channel, Job, Signal
 from transept.core.jobs.offload import Offloaded
 from transept.core.outputs import RequestOutput
 
@@ -27,6 +27,7 @@ class Task:
     requests: dict[str, RequestOutput | None] = field(default_factory=dict)  # the last Submit's, by request id
     streams: bool = False  # True if the last Submit streams
     offloaded: Offloaded | None = None
+    signal: Signal | None = None  # that it waits for
     long_running: bool = False  # True if an offloaded function of this task or of its parent was
     waiting_children: Iterator[Job] | None = None  # the last Gather's jobs that have not started
     children: list[Task] = field(default_factory=list)  # the started ones, in order

@@ -8,11 +8,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from typing import Any, TypeAlias
 
 from transept.core.engine_core import EngineCore
-from transept.core.jobs.job import Channel, Crash, Gather, Job, Offload, Submit, Wait, check_job
+from transept.core.jobs.job import Channel, Crash, Gather, Job, Offload, Signal, Submit, Wait, check_job
 from transept.core.jobs.offload import Offloaded
 from transept.core.jobs.task import Task
 from transept.core.jobs.tracebacks import release_frames
@@ -37,17 +38,26 @@ OffloadCall: TypeAlias = Callable[[Callable[[], Any], Callable[[Offloaded], None
 class JobTasks:
     """All running jobs, and the requests that belong to no job.
 
-    Invariant between calls: every task that has not ended waits for requests, for another thread, or for children.
+    Invariant between calls: every task that has not ended waits for requests, another thread, a signal, or children.
 
     bare: requests of Engine.add_request, by request id; None for those that took part in no step since `take_bare`.
     """
 
-    def __init__(self, core: EngineCore, inputs: InputProcessor, max_num_seqs: int, offload: OffloadCall) -> None:
+    def __init__(
+        self,
+        core: EngineCore,
+        inputs: InputProcessor,
+        max_num_seqs: int,
+        offload: OffloadCall,
+        put: Callable[[Callable[[], None]], None],
+    ) -> None:
         self.core = core
         self.inputs = inputs
         self.max_num_seqs = max_num_seqs
         self.bare: dict[str, SequenceGroup | None] = {}
         self._offload = offload
+        self._put = put  # has the driving thread call a function between two steps
+        self.listening: set[Task] = set()  # that wait for a signal
         self._roots: dict[Channel, set[Task]] = {}
         self._owners: dict[str, Task] = {}  # task of each unfinished request, by request id
         self._parents: list[Task] = []  # tasks with children that have not started, oldest first
@@ -183,7 +193,9 @@ class JobTasks:
                 answer = error = None  # else the traceback's own frame would refer to the error: a cycle
                 return self._fail(task, failure)
             answer = error = None
-            if not issubclass(type(event), Wait | Gather | Offload | Submit):  # isinstance would call the event's code
+            if not issubclass(
+                type(event), Wait | Gather | Offload | Signal | Submit
+            ):  # isinstance would call the event's code
                 task.tell(event)
                 continue
             try:
@@ -194,8 +206,8 @@ class JobTasks:
                 self._abort(task)
                 error = refusal
 
-    def _waits_for(self, task: Task, event: Wait | Gather | Offload | Submit) -> bool:
-        """Begin the work that a job waits for; return False for an empty Submit. Raises the error of refused work."""
+    def _waits_for(self, task: Task, event: Wait | Gather | Offload | Signal | Submit) -> bool:
+        """Begin what a job waits for; return False if nothing, such as an empty Submit. Raises the refusal of work."""
         if isinstance(event, Wait):
             if task.is_answered:
                 message = "all requests are finished: yield Wait() only while a streaming Submit has unfinished ones"
@@ -214,6 +226,13 @@ class JobTasks:
                 event.function, lambda future: self._take_back(task, future), task.long_running
             )
             return True
+        if isinstance(event, Signal):
+            task.signal = event
+            if event.listen(partial(self._put, partial(self._signalled, task, event))):
+                self.listening.add(task)
+                return True
+            task.signal = None
+            return False
         task.streams = event.stream
         for request in event.requests:
             request_id = next(each for each in map("job-{}".format, self._numbers) if each not in self.bare)
@@ -231,6 +250,15 @@ class JobTasks:
             task.offloaded = None
             task.long_running |= future.long_running
             self._advance(task, *_as_answer(*future.take()))  # without a variable that keeps the result alive
+
+    def _signalled(self, task: Task, signal: Signal) -> None:
+        """Resume a job whose signal is set."""
+        if task.signal is not signal:
+            return  # the job has been closed
+        with self._working_on(task):
+            task.signal = None
+            self.listening.discard(task)
+            self._advance(task)
 
     @contextmanager
     def _working_on(self, task: Task) -> Iterator[None]:
@@ -298,6 +326,10 @@ class JobTasks:
         if task.offloaded is not None:
             task.offloaded.cancel()
             task.offloaded = None
+        if task.signal is not None:
+            task.signal.forget()
+            task.signal = None
+            self.listening.discard(task)
         if not task.ended:
             task.ended = True
             try:

@@ -84,7 +84,7 @@ def decode_window(
     prompt = window_prompt(heard, previous_tokens, prefix)
     context = model.short_context(heard.features, options)
     if context is not None:
-        decoded = yield from _decode_with_fallback(heard, prompt, options.temperatures[:1], context)
+        decoded = yield from decode_with_fallback(heard, prompt, options.temperatures[:1], context)
         is_trusted = (
             decoded.is_finished
             and not decoded.needs_fallback(options)
@@ -95,13 +95,17 @@ def decode_window(
         model.short_contexts.again += not is_trusted
         if is_trusted:
             return decoded
-    return (yield from _decode_with_fallback(heard, prompt, options.temperatures, None))
+    return (yield from decode_with_fallback(heard, prompt, options.temperatures, None))
 
 
-def _decode_with_fallback(
+def decode_with_fallback(
     heard: Source, prompt: WindowPrompt, temperatures: Sequence[float], context: int | None
 ) -> Generator[Any, Any, DecodedWindow]:
-    """A job: the first result that needs no fallback, or the last one. context: see SpeechModel.short_context."""
+    """A job: the first result that needs no fallback, or the last one.
+
+    heard: the window. prompt: before its text. temperatures: in the order of attempts. context: frames that the encoder
+    reads, see SpeechModel.short_context.
+    """
     model, options = heard.model, heard.options
     no_speech, probe = model.tokenizer.control.no_speech, None
     if no_speech is not None:  # its probability after the first opening token

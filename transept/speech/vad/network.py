@@ -1,7 +1,7 @@
 """silero-vad's network, over many frames at a time.
 
-`vad.spans` calls it. Only the recurrent layer depends on the previous frame. The other layers are computed as matrix
-products, because a frame is too short for PyTorch's convolutions.
+`vad.spans` and `vad.listener` call it. Only the recurrent layer depends on the previous frame. The other layers are
+computed as matrix products, because a frame is too short for PyTorch's convolutions.
 """
 
 from __future__ import annotations
@@ -23,26 +23,38 @@ CONTEXT = 64  # samples before a frame that the network also reads
 BLOCK_FRAMES = 512  # at a time; 16 s
 
 
+class SpeechNetwork:
+    """The network with the state of its recurrent layer, for the frames of one recording or stream in their order."""
+
+    def __init__(self) -> None:
+        self._network = _load_network()
+        cell = self._network.decoder.rnn
+        self._hidden, self._memory = np.zeros(cell.hidden_size, np.float32), np.zeros(cell.hidden_size, np.float32)
+        self._recurrent = cell.weight_hh.detach().T.contiguous().numpy()
+
+    def __call__(self, frames: Tensor) -> npt.NDArray[np.float32]:
+        """Return the probability of speech in each frame. frames: float32 [frames, CONTEXT + FRAME]."""
+        import torch
+
+        from transept.core.kernels.dispatch import RECURRENCE
+
+        cell = self._network.decoder.rnn
+        with torch.inference_mode():
+            features = _features(self._network, frames)
+            gates = torch.nn.functional.linear(features, cell.weight_ih, cell.bias_ih + cell.bias_hh)
+            states = RECURRENCE.only(gates.numpy(), self._recurrent, self._hidden, self._memory)
+            probabilities = self._network.decoder.decoder(torch.from_numpy(states).unsqueeze(-1))
+        found: npt.NDArray[np.float32] = probabilities.flatten().numpy()
+        return found
+
+
 def speech_probabilities(waveform: Waveform) -> npt.NDArray[np.float32]:
     """Return the probability of speech in each frame of 32 ms: [-(-num_samples // FRAME)] float32.
 
     waveform: float32 [samples] at 16 kHz. The result equals the package's own model, frame by frame.
     """
-    import torch
-
-    from transept.core.kernels.dispatch import RECURRENCE
-
-    network = _load_network()
-    cell = network.decoder.rnn
-    hidden, memory = np.zeros(cell.hidden_size, np.float32), np.zeros(cell.hidden_size, np.float32)
-    probabilities = [np.empty(0, np.float32)]
-    with torch.inference_mode():
-        recurrent = cell.weight_hh.T.contiguous().numpy()
-        for frames in _frame_blocks(waveform):
-            gates = torch.nn.functional.linear(_features(network, frames), cell.weight_ih, cell.bias_ih + cell.bias_hh)
-            states = torch.from_numpy(RECURRENCE.only(gates.numpy(), recurrent, hidden, memory))
-            probabilities.append(network.decoder.decoder(states.unsqueeze(-1)).flatten().numpy())
-    return np.concatenate(probabilities)
+    network = SpeechNetwork()
+    return np.concatenate([np.empty(0, np.float32), *map(network, _frame_blocks(waveform))])
 
 
 def _frame_blocks(waveform: Waveform) -> Iterator[Tensor]:

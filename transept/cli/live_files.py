@@ -1,0 +1,75 @@
+"""LiveFile: a file that grows with a live transcription, so that it is complete up to the last utterance."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import TracebackType
+from typing import TextIO
+
+from transept.cli.captions import event_fields
+from transept.errors import ParameterError
+from transept.speech.live.events import LiveEvent, Tentative, UtteranceEnded
+from transept.speech.output.subtitles import SubtitleLayout
+from transept.speech.output.writers import format_transcript
+
+FORMATS = ("txt", "srt", "vtt", "jsonl")
+LAYOUT = SubtitleLayout(max_line_width=42, max_line_count=2)  # since an utterance may be long
+HEAD = {"vtt": "WEBVTT\n\n"}
+
+
+class LiveFile:
+    """A file for a ``with`` block, of the format of its suffix. An existing file is replaced.
+
+    Raises ParameterError if it cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.format = path, path.suffix[1:]
+        self._num_cues = 0
+        self._file: TextIO | None = None
+
+    def __enter__(self) -> LiveFile:
+        try:
+            self._file = self.path.open("w", encoding="utf-8", newline="\n")
+        except OSError as error:
+            message = f"{{output}}: cannot write {self.path}: {error.strerror}"
+            raise ParameterError(message, param="output", value=str(self.path.with_suffix(""))) from None
+        self._write(HEAD.get(self.format, ""))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._file is not None
+        self._file.close()
+
+    def add(self, event: LiveEvent) -> None:
+        """Write an event: of ``jsonl`` all but tentative text, of other formats the utterances."""
+        if self.format == "jsonl":
+            if not isinstance(event, Tentative):
+                self._write(json.dumps(event_fields(event), ensure_ascii=False) + "\n")
+        elif isinstance(event, UtteranceEnded):
+            language = event.segment.language or "en"
+            if self.format == "txt":
+                self._write(format_transcript("txt", [event.segment], language, LAYOUT))
+            elif self.format == "vtt":
+                text = format_transcript("vtt", [event.segment], language, LAYOUT)
+                self._write(text.removeprefix(HEAD["vtt"]))
+            else:
+                text = format_transcript("srt", [event.segment], language, LAYOUT)
+                self._write(self._renumbered(text))
+
+    def _renumbered(self, text: str) -> str:
+        """Return SubRip cues with numbers that continue those of the file."""
+        cues = text.rstrip("\n").split("\n\n")
+        found = []
+        for cue in cues:
+            self._num_cues += 1
+            found.append(f"{self._num_cues}\n{cue.partition(chr(10))[2]}\n\n")
+        return "".join(found)
+
+    def _write(self, text: str) -> None:
+        assert self._file is not None
+        self._file.write(text)
+        self._file.flush()

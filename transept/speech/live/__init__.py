@@ -1,0 +1,1 @@
+"""Live transcription: speech to text while it is spoken."""

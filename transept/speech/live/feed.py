@@ -1,0 +1,156 @@
+"""Feed: the audio of a live stream on its way from any thread to the stream's job. Here chunks become 16 kHz floats."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from transept.core.jobs.job import Signal
+from transept.errors import MediaError, ParameterError, TranseptError, shown
+from transept.multimodal.channels import HIGHEST_RATE, LOWEST_RATE
+from transept.multimodal.waveforms import NO_SAMPLES, SupportsArray, Waveform, channels_of, is_array, mono
+from transept.speech.vad.spans import SAMPLE_RATE
+
+WAKING = 0.1  # seconds of unread audio that wake the job, so that tiny packets cost no step each
+MOST_UNREAD = 30.0  # seconds of unread audio with which `wait_for_room` waits
+
+Chunk: TypeAlias = bytes | bytearray | memoryview | SupportsArray  # PCM in 16 bits, or an array of floats or integers
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """Samples at the chunk's own rate, float32, and the time of their arrival in seconds of the feed's clock."""
+
+    samples: Waveform
+    time: float
+
+
+class Feed:
+    """A queue of chunks with one reader, the job, which sleeps on `signal`. All other methods take any thread.
+
+    rate: of the chunks, in Hz. clock: seconds, monotonic.
+    """
+
+    def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.rate = _checked_rate(rate)
+        self.clock = clock
+        self.signal = Signal()
+        self.is_closed = False
+        self._chunks: deque[Arrived] = deque()
+        self._num_unread = 0  # samples
+        self._odd = b""  # half a sample at the end of the last bytes
+        self._room = threading.Condition()  # of the three above
+        self._resampler: Any = None  # of soxr, used by the reader
+
+    @property
+    def unread(self) -> float:
+        """Seconds of audio that the job has not read."""
+        return self._num_unread / self.rate
+
+    def push(self, chunk: Chunk) -> None:
+        """Add audio. Never waits. Raises MediaError for anything but audio, TranseptError if the feed is closed."""
+        samples = self._samples(chunk)
+        with self._room:
+            if self.is_closed:
+                raise TranseptError("this live stream is closed; open another one for more audio")
+            if not len(samples):
+                return
+            self._chunks.append(Arrived(samples, self.clock()))
+            self._num_unread += len(samples)
+            wakes = self.unread >= WAKING
+        if wakes:
+            self.signal.set()
+
+    def close(self) -> None:
+        """End the stream after the audio so far. May be called again."""
+        with self._room:
+            self.is_closed = True
+            self._room.notify_all()
+        self.signal.set()
+
+    def push_all(self, chunks: Iterable[Chunk]) -> None:
+        """Push all chunks, as long as the feed is open, and close it. Waits for room and for the chunks."""
+        try:
+            for chunk in chunks:
+                self.wait_for_room()
+                if self.is_closed:
+                    return
+                self.push(chunk)
+        finally:
+            self.close()
+
+    def wait_for_room(self) -> None:
+        """Wait while MOST_UNREAD seconds of audio are unread, for sources that are faster than speech."""
+        with self._room:
+            self._room.wait_for(lambda: self.is_closed or self.has_room)
+
+    @property
+    def has_room(self) -> bool:
+        """True if less than MOST_UNREAD seconds of audio are unread."""
+        return self.unread < MOST_UNREAD
+
+    def has_news(self) -> bool:
+        """True if audio waits that is worth a step, or the stream is closed."""
+        return self.is_closed or self.unread >= WAKING
+
+    def take(self, most: float) -> list[Arrived]:
+        """Remove and return at most about `most` seconds of audio. Only for the job."""
+        taken: list[Arrived] = []
+        room = math.ceil(most * self.rate)  # samples
+        with self._room:
+            while self._chunks and room > 0:
+                first = self._chunks.popleft()
+                if len(first.samples) > room:
+                    self._chunks.appendleft(Arrived(first.samples[room:], first.time))
+                    first = Arrived(first.samples[:room], first.time)
+                taken.append(first)
+                room -= len(first.samples)
+                self._num_unread -= len(first.samples)
+            self._room.notify_all()
+        return taken
+
+    def resampled(self, samples: Waveform, *, last: bool = False) -> Waveform:
+        """Return the next samples at SAMPLE_RATE. last: also those that the resampler keeps. Only for the job."""
+        if self.rate == SAMPLE_RATE:
+            return samples
+        if self._resampler is None:
+            import soxr
+
+            self._resampler = soxr.ResampleStream(self.rate, SAMPLE_RATE, num_channels=1, dtype="float32", quality="HQ")
+        found: Waveform = self._resampler.resample_chunk(np.ascontiguousarray(samples), last=last)
+        return found
+
+    def _samples(self, chunk: Any) -> Waveform:
+        if isinstance(chunk, bytes | bytearray | memoryview):
+            with self._room:
+                data = self._odd + bytes(chunk)
+                whole = len(data) // 2 * 2
+                self._odd = data[whole:]
+            pcm = np.frombuffer(data[:whole], "<i2")
+            return mono(pcm.astype(np.int16, copy=False)[None])
+        if not is_array(chunk) and not isinstance(chunk, list):
+            message = f"a chunk is PCM in 16 bits as bytes, or an array of samples, not {shown(chunk)}"
+            raise MediaError(message)
+        samples = channels_of(chunk)
+        if samples.dtype == np.int64 and isinstance(chunk, list):
+            samples = samples.astype(np.float32)
+        waveform = mono(samples) if samples.size else NO_SAMPLES
+        if not np.isfinite(waveform).all():
+            raise MediaError("the chunk has samples that are not finite numbers; pass floats in [-1, 1]")
+        return waveform.copy() if waveform.base is not None or waveform is chunk else waveform
+
+
+def _checked_rate(rate: Any) -> float:
+    is_number = isinstance(rate, Real) and not isinstance(rate, bool)
+    if not (is_number and LOWEST_RATE <= rate <= HIGHEST_RATE):
+        message = f"{{rate}} must be a number of {LOWEST_RATE} to {HIGHEST_RATE} Hz, not {shown(rate)}"
+        raise ParameterError(message, param="rate", value=rate)
+    return float(rate)

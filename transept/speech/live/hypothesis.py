@@ -1,0 +1,174 @@
+"""A pass over the audio of an utterance: the text after its committed words, with the attention of each token.
+
+`live.utterance` runs the passes; the policies (`live.policies`) decide what of a hypothesis is final.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from transept.core.jobs.job import Submit
+from transept.core.request.prompt_probe import PromptProbe
+from transept.core.request.sampling_params import SamplingParams
+from transept.speech.algorithms.decoding import DecodedWindow, decode_with_fallback, is_plausible
+from transept.speech.algorithms.prompt import WindowPrompt
+from transept.speech.algorithms.source import Source
+from transept.speech.timing.words import WordTiming, split_words, token_times, word_timings
+
+SMOOTHING = 5  # encoder positions; the peak of a sum over so many is less random
+REWIND = 0.5  # seconds before the end of the last committed word
+FEW_TOKENS, TOKENS_A_SECOND = 16, 8  # bound of a pass; fast speakers reach 6 tokens a second
+STEP_OF_BOUND = 16  # tokens, so that few different bounds occur
+
+
+@dataclass(frozen=True)
+class HeardWord:
+    """A word, or a mark of punctuation, of a hypothesis.
+
+    timing: in seconds of the stream. reached: the latest second to which the decoder attended for one of its tokens.
+    """
+
+    timing: WordTiming
+    reached: float
+
+    @property
+    def text(self) -> str:
+        """With the blank before it, if there is one."""
+        return self.timing.word
+
+    @property
+    def key(self) -> str:
+        """The word without case and marks, by which passes agree; empty for a mark."""
+        return "".join(filter(str.isalnum, self.text)).casefold()
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """The text that follows an utterance's committed words. is_trusted: False if the text looks made up."""
+
+    words: tuple[HeardWord, ...]
+    decoded: DecodedWindow
+    is_trusted: bool
+
+
+def hear(
+    heard: Source,
+    begin: float,
+    settled: float,
+    prompt: WindowPrompt,
+    temperatures: Sequence[float],
+    context: int | None,
+) -> Generator[Any, Any, Hypothesis]:
+    """A job: one pass.
+
+    heard: the audio and its features. begin, settled: seconds of the stream at which the audio begins, and at which the
+    last committed word ends. prompt: its prefix has the tokens of the committed words. context: frames that the encoder
+    reads; None: the whole window. The second request shares the encoder's output with the first.
+    """
+    model, options = heard.model, heard.options
+    decoded = yield from decode_with_fallback(heard, prompt, temperatures, context)
+    is_trusted = (
+        decoded.is_finished
+        and not decoded.needs_fallback(options)
+        and not _is_noise(heard, decoded)
+        and is_plausible(model.tokenizer, model.spec, decoded.tokens, decoded.text, heard.seconds)
+    )
+    text = [token for token in decoded.tokens[len(prompt.prefix) :] if token in model.tokenizer.text_tokens]
+    words = yield from _words(heard, prompt.prefix, text, context)
+    words = [_later(word, begin) for word in words]
+    return Hypothesis(tuple(_without_rewind(words, settled)), decoded, is_trusted)
+
+
+def _is_noise(heard: Source, decoded: DecodedWindow) -> bool:
+    threshold = heard.options.no_speech_threshold
+    return threshold is not None and decoded.no_speech_prob > threshold
+
+
+def most_tokens(seconds: float) -> int:
+    """Return a bound for the tokens of a pass. seconds: of audio without committed words."""
+    bound = FEW_TOKENS + TOKENS_A_SECOND * seconds
+    return -(-int(bound) // STEP_OF_BOUND) * STEP_OF_BOUND
+
+
+def _words(
+    heard: Source, prefix: Sequence[int], text: Sequence[int], context: int | None
+) -> Generator[Any, Any, list[HeardWord]]:
+    """A job: the words of a text after a prefix, both tokens, with their times."""
+    if not text:
+        return []
+    model = heard.model
+    language = heard.language if model.languages else None
+    if not model.alignment_heads:
+        return _evenly(heard, text, language)
+    opening = model.opening_tokens(heard.language, heard.options, timestamps=False)
+    all_text = [*prefix, *text][-(model.max_positions - len(opening) - 2) :]
+    first = len(all_text) - len(text)  # of the new tokens
+    probe = PromptProbe(
+        logprobs=tuple((len(opening) - 1 + at, all_text[at]) for at in range(first, len(all_text))),
+        vocab_limit=model.tokenizer.text_range.stop,
+        beyond_limit=model.tokenizer.control.added_text,
+        cross_attention_heads=model.alignment_heads,
+    )
+    params = SamplingParams(temperature=0.0, num_beams=1, max_tokens=1, prompt_probe=probe, detokenize=False)
+    decoder_prompt = [*opening, *all_text, model.tokenizer.control.end_of_text]
+    (output,) = yield Submit([model.request(heard.features, decoder_prompt, params, context)])
+    weights = output.prompt_probe.cross_attention
+    stride = -(-(context or model.window_frames) // weights.shape[-1])  # frames of a position
+    times = token_times(
+        weights,
+        len(all_text),
+        num_frames=heard.num_frames,
+        frames_per_position=stride,
+        frames_per_second=model.fps,
+    )
+    if not len(times):
+        return []
+    peaks = _peaks(weights, len(all_text)) * stride / model.fps
+    timings = word_timings(
+        text, output.prompt_probe.logprobs, times[first:], tokenizer=model.tokenizer.tokenizer, language=language
+    )
+    words, begin = [], first
+    for timing in timings:
+        end = begin + len(timing.tokens)
+        words.append(HeardWord(timing, float(peaks[begin:end].max())))
+        begin = end
+    return words
+
+
+def _peaks(weights: np.ndarray, num_text_tokens: int) -> np.ndarray:
+    """Return the position to which the decoder attends most for each token of a text: [num_text_tokens].
+
+    weights: [heads, tokens of the decoder prompt, positions], as for `token_times`.
+    """
+    attention = weights[:, -num_text_tokens - 2 : -2].mean(axis=0, dtype=np.float64)  # [tokens, positions]
+    sums = np.pad(attention.cumsum(axis=1), ((0, 0), (SMOOTHING // 2 + 1, SMOOTHING // 2)), mode="edge")
+    sums[:, : SMOOTHING // 2 + 1] = 0.0
+    return (sums[:, SMOOTHING:] - sums[:, :-SMOOTHING]).argmax(axis=1) + 0.5
+
+
+def _evenly(heard: Source, text: Sequence[int], language: str | None) -> list[HeardWord]:
+    """Return words with times in proportion to their letters, for a model that cannot time words."""
+    words = split_words(text, heard.model.tokenizer.tokenizer, language)
+    ends = np.cumsum([len(word) for word, _ in words]) / max(1, sum(len(word) for word, _ in words)) * heard.seconds
+    starts = [0.0, *ends[:-1]]
+    return [
+        HeardWord(WordTiming(word, tokens, float(start), float(end), 1.0), float(end))
+        for (word, tokens), start, end in zip(words, starts, ends, strict=True)
+    ]
+
+
+def _without_rewind(words: Sequence[HeardWord], settled: float) -> list[HeardWord]:
+    """Return the words before the decoder goes back to audio of committed words: from there it repeats itself."""
+    rewound = (number for number, word in enumerate(words) if word.key and word.reached < settled - REWIND)
+    return list(words[: next(rewound, len(words))])
+
+
+def _later(word: HeardWord, seconds: float) -> HeardWord:
+    timing = word.timing
+    timing = dataclasses.replace(timing, start=timing.start + seconds, end=timing.end + seconds)
+    return HeardWord(timing, word.reached + seconds)

@@ -1,0 +1,97 @@
+"""Commit policies: which words of a hypothesis are final, while the utterance goes on.
+
+`Agreement` is LocalAgreement-n (Liu et al. 2020, "Low-Latency Sequence-to-Sequence Speech Recognition"; used with
+Whisper by Macháček et al. 2023), `Attention` is AlignAtt (Papi et al. 2023).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
+
+from transept.speech.live.hypothesis import HeardWord
+from transept.speech.live_options import AGREEMENT, LiveOptions
+
+
+class Policy(Protocol):
+    """Decides for one utterance. Called once for each trusted hypothesis."""
+
+    def num_final(self, words: Sequence[HeardWord], end: float) -> int:
+        """Return the number of words that are final. words: after those that were final. end: second of the
+        stream at which the audio ends.
+        """
+
+    def forget(self) -> None:
+        """Forget earlier hypotheses, because the last one was not trusted."""
+
+
+class Attention:
+    """Words are final as long as the decoder attends to audio before the frontier.
+
+    The last word may be the beginning of a longer one, so it waits twice as long.
+    """
+
+    def __init__(self, frontier: float) -> None:
+        self.frontier = frontier
+
+    def num_final(self, words: Sequence[HeardWord], end: float) -> int:
+        """See Policy."""
+        last = max((number for number, word in enumerate(words) if word.key), default=0)
+        for number, word in enumerate(words):
+            if word.reached > end - self.frontier * (2 if number == last else 1):
+                return number
+        return len(words)
+
+    def forget(self) -> None:
+        """There is nothing to forget."""
+
+
+class Agreement:
+    """Words are final once `passes` hypotheses in succession have them."""
+
+    def __init__(self, passes: int) -> None:
+        self._earlier: deque[list[str]] = deque(maxlen=passes - 1)  # keys of their words that are not final
+
+    def num_final(self, words: Sequence[HeardWord], end: float) -> int:
+        """See Policy."""
+        keys = [word.key for word in words]
+        number = 0
+        if len(self._earlier) == self._earlier.maxlen:
+            number = min(_num_common(keys, earlier) for earlier in self._earlier)
+        self._earlier.append(keys)
+        final = sum(map(bool, keys[:number]))
+        for earlier in self._earlier:
+            del earlier[: _place(earlier, final)]
+        return number
+
+    def forget(self) -> None:
+        """Forget earlier hypotheses."""
+        self._earlier.clear()
+
+
+def policy_of(options: LiveOptions, name: str) -> Policy:
+    """Return the policy for one utterance."""
+    return Agreement(options.passes) if name == AGREEMENT else Attention(options.frontier)
+
+
+def _num_common(keys: Sequence[str], earlier: Sequence[str]) -> int:
+    """Return the number of words at the beginning that an earlier hypothesis has as well; marks do not matter."""
+    others = [key for key in earlier if key]
+    agreed = 0
+    for number, key in enumerate(keys):
+        if not key:
+            continue
+        if agreed == len(others) or others[agreed] != key:
+            return number
+        agreed += 1
+    return len(keys)
+
+
+def _place(keys: Sequence[str], num_words: int) -> int:
+    """Return the index after a number of words, not counting marks."""
+    for number, key in enumerate(keys):
+        if num_words <= 0:
+            return number
+        num_words -= bool(key)
+    return len(keys)

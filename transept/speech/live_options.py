@@ -1,0 +1,75 @@
+"""LiveOptions: the options that only live transcription has. Imports neither NumPy nor torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Literal
+
+from transept.options import Option, declares_options, take_options
+
+AUTO, ATTENTION, AGREEMENT = POLICIES = ("auto", "attention", "agreement")
+
+LIVE = "live"
+live = partial(Option, group=LIVE)
+
+# Options of a transcription that have no meaning while it is spoken, or are fixed there.
+NOT_OF_LIVE = (
+    *("prefix", "temperature", "best_of", "prompt_reset_on_temperature", "glossary", "redact", "without_timestamps"),
+    *("max_initial_timestamp", "token_logprobs", "word_timestamps", "refine_word_times", "clip_timestamps"),
+    *("hallucination_silence_threshold", "multilingual", "language_detection_segments", "channel", "audio_track"),
+    *("diarize", "chunk_length", "encoder_context", "mode", "batched", "batch_size", "vad", "vad_options", "seed"),
+    *("carry_initial_prompt",),
+)
+
+
+@declares_options("live transcription has no option")
+@dataclass(frozen=True)
+class LiveOptions:
+    """How a stream is transcribed while it is spoken.
+
+    Raises ParameterError for an unknown option or a value out of range.
+    """
+
+    policy: Annotated[
+        Literal["auto", "attention", "agreement"],
+        live(
+            "when words are final: attention, agreement, or auto (default), the better one for the model",
+            "attention: the decoder attends to audio at least `frontier` seconds old. agreement: `passes` passes in "
+            "succession agree on them.",
+            metavar="POLICY",
+            default="",
+        ),
+    ] = "auto"
+    min_chunk: Annotated[float, live("new audio between two passes over an utterance", metavar="S", ge=0.1, le=10)] = (
+        0.5
+    )
+    passes: Annotated[int, live("passes that must agree on a word", metavar="N", ge=2, le=10)] = 2
+    frontier: Annotated[float, live("audio at the end whose words are not final yet", metavar="S", ge=0.0, le=5)] = 0.4
+    encoder_margin: Annotated[
+        float | None,
+        live(
+            "silence that the encoder reads after the audio; None: up to the model's whole window",
+            metavar="S",
+            ge=0.0,
+            le=30,
+        ),
+    ] = 2.0
+    longest_audio: Annotated[
+        float,
+        live(
+            "longest audio that a pass reads",
+            "Before it is exceeded, audio behind final words is dropped. Their text stays as the prompt.",
+            metavar="S",
+            ge=4,
+            le=25,
+        ),
+    ] = 12.0
+    vad_threshold: Annotated[float, live("lowest probability that counts as speech", metavar="P", gt=0.0, lt=1.0)] = 0.5
+    vad_padding_ms: Annotated[
+        float, live("audio to keep before an utterance's speech", metavar="MS", ge=0, le=2000)
+    ] = 300
+    vad_silence_ms: Annotated[float, live("silence that ends an utterance", metavar="MS", ge=64, le=10_000)] = 500
+
+    def __post_init__(self) -> None:
+        take_options(self)
