@@ -245,8 +245,12 @@ def test_a_diarizer_that_fails_ends_its_recording_alone(
     assert empty.segments == []
 
 
-def test_without_a_diarizer_it_is_told_what_to_install(transcriber: Transcriber, file: Path) -> None:
-    with pytest.raises(ParameterError, match=r"transept plugins install \./examples/transept-voices"):
+def test_without_a_diarizer_it_is_told_why(
+    transcriber: Transcriber, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRANSEPT_DISABLE_PLUGINS", "speakers")
+    transcriber.model.__dict__.pop("diarizer", None)
+    with pytest.raises(ParameterError, match="may be left out by TRANSEPT_DISABLE_PLUGINS"):
         transcriber.transcribe(file, diarize=True)
 
 

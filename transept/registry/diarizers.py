@@ -8,7 +8,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from transept.errors import PluginError, shown
-from transept.registry.plugins import PluginReport, Plugins
+from transept.registry.plugins import DISABLE_VARIABLE, PluginReport, Plugins
 from transept.registry.single_hooks import errors_of, only_plugin
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def find_diarizer(plugins: Plugins) -> Diarizer:
             "diarize",
             "tell speakers apart",
             "{diarize} needs a plugin that tells speakers apart",
-            "Transept's repository has one: `transept plugins install ./examples/transept-voices`",
+            f"Transept's own plugin, speakers, may be left out by {DISABLE_VARIABLE}",
             param="diarize",
             value=True,
         )

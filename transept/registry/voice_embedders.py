@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from transept.errors import PluginError, shown
-from transept.registry.plugins import PluginReport, Plugins
+from transept.registry.plugins import DISABLE_VARIABLE, PluginReport, Plugins
 from transept.registry.single_hooks import errors_of, only_plugin
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def find_voice_embedder(plugins: Plugins, param: str) -> VoiceEmbedder:
             "embed_voice",
             "recognize voices",
             f"{{{param}}} needs a plugin that recognizes voices",
-            "Transept's repository has one: `transept plugins install ./examples/transept-voices`",
+            f"Transept's own plugin, speakers, may be left out by {DISABLE_VARIABLE}",
             param=param,
         )
     )

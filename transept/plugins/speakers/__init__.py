@@ -1,0 +1,44 @@
+"""Speakers: the built-in diarizer, two small networks for CPUs whose weights are in this package."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from transept.authoring import PluginError, hookimpl
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from transept.authoring import VoiceModel
+
+SAME_VOICE = 0.5  # cosine similarity above which two embeddings are of one voice
+NEEDS = "telling speakers apart needs {missing}, which is not installed. `pip install 'transept[speakers]'` installs it"
+
+
+@hookimpl
+def diarize(
+    waveform: npt.NDArray[np.float32], sample_rate: int, min_speakers: int | None, max_speakers: int | None
+) -> list[tuple[float, float, str]]:
+    """Return turns (start, end, speaker) in order of time. Speakers are numbered in the order of their first turn."""
+    try:
+        from transept.plugins.speakers.diarizer import find_turns
+    except ModuleNotFoundError as error:
+        raise PluginError(NEEDS.format(missing=(error.name or "").partition(".")[0])) from error
+    return find_turns(waveform, sample_rate, min_speakers, max_speakers)
+
+
+@hookimpl
+def embed_voice(waveform: npt.NDArray[np.float32], sample_rate: int) -> npt.NDArray[np.float32]:
+    """Return the embedding of one voice, float32 [192], of length 1."""
+    from transept.plugins.speakers.embedding import embed_waveform
+
+    return embed_waveform(waveform, sample_rate)
+
+
+@hookimpl
+def voice_model() -> VoiceModel:
+    """Return the name and the threshold of the embeddings."""
+    from transept.authoring import VoiceModel
+
+    return VoiceModel(name="3D-Speaker CAM++ zh-en, 192", threshold=SAME_VOICE)
