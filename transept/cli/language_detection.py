@@ -22,7 +22,7 @@ OF_FILES = (
     *("output_format", "output_dir", "beside", "output_name", "skip_existing"),
     *("manifest", "verbose", "print_confidence"),
 )
-OPTIONS = ("audio_track", "channel", "language_detection_segments", "language_detection_threshold")
+OPTIONS = ("audio_track", "channel", "even_loudness", "language_detection_segments", "language_detection_threshold")
 
 
 def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:

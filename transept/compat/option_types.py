@@ -58,6 +58,7 @@ class FasterWhisperKeywords(TypedDict, total=False):
     language_detection_threshold: float
     channel: Literal["mix", "left", "right", "each"]
     audio_track: int | str | None
+    even_loudness: bool
     diarize: bool
     chunk_length: float | None
     encoder_context: str | float | None
@@ -113,6 +114,7 @@ class OpenaiWhisperKeywords(TypedDict, total=False):
     language_detection_threshold: float
     channel: Literal["mix", "left", "right", "each"]
     audio_track: int | str | None
+    even_loudness: bool
     diarize: bool
     chunk_length: float | None
     encoder_context: str | float | None

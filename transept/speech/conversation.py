@@ -28,6 +28,7 @@ from transept.multimodal.audio import audio_name
 from transept.multimodal.channels import EACH, channel_names
 from transept.multimodal.waveforms import NO_SAMPLES
 from transept.speech import recording
+from transept.speech.levelling import load_recording
 from transept.speech.options import SEQUENTIAL, TranscriptionOptions
 from transept.speech.recording import AudioInput, with_tracks
 from transept.speech.segments import Found, Opened, Segment
@@ -70,7 +71,7 @@ def _each_channel(
     model: SpeechModel, audio: AudioInput, limits: Limits, options: TranscriptionOptions
 ) -> Generator[Any, Any, Transcript]:
     rate = model.spec.sample_rate
-    loaded = yield Offload(partial(limits.load_recording, audio, rate, EACH, options.audio_track))
+    loaded = yield Offload(partial(load_recording, limits, audio, rate, options))
     waveforms, warnings, other_tracks = deque(loaded.waveforms), loaded.warnings, loaded.other_tracks
     del loaded  # it would keep the waveforms in memory
     if waveforms[0].any() and all(np.array_equal(waveforms[0], other) for other in islice(waveforms, 1, None)):
@@ -103,7 +104,7 @@ def _diarized(
     if recording.has_no_samples(audio):
         waveforms, turns, warnings, other_tracks = deque([NO_SAMPLES]), [], [], []
     else:
-        loaded = yield Offload(partial(limits.load_recording, audio, rate, options.channel, options.audio_track))
+        loaded = yield Offload(partial(load_recording, limits, audio, rate, options))
         waveforms, warnings, other_tracks = deque(loaded.waveforms), loaded.warnings, loaded.other_tracks
         del loaded  # it would keep the waveform in memory
         turns = yield Offload(partial(model.diarizer, waveforms[0], rate))

@@ -26,6 +26,7 @@ from transept.speech import recording
 from transept.speech.algorithms.decoding import compression_ratio
 from transept.speech.algorithms.source import Source, Window
 from transept.speech.algorithms.window_words import add_words
+from transept.speech.levelling import load_recording
 from transept.speech.options import TranscriptionOptions
 from transept.speech.recording import AudioInput, with_tracks
 from transept.speech.segments import Segment
@@ -69,7 +70,7 @@ def align(
     the transcription. Raises MediaError for audio that cannot be read or has no words.
     """
     rate = model.spec.sample_rate
-    loaded = yield Offload(partial(limits.load_recording, audio, rate, options.channel, options.audio_track))
+    loaded = yield Offload(partial(load_recording, limits, audio, rate, options))
     (waveform,) = loaded.waveforms
     options = dataclasses.replace(options, refine_word_times=options.refine_word_times and rate == SAMPLE_RATE)
     heard: Transcript = yield from recording.transcribe_waveform(model, waveform, options, loaded.warnings)

@@ -19,7 +19,7 @@ NOT_OF_LIVE = (
     *("max_initial_timestamp", "token_logprobs", "word_timestamps", "refine_word_times", "clip_timestamps"),
     *("hallucination_silence_threshold", "multilingual", "language_detection_segments", "channel", "audio_track"),
     *("diarize", "chunk_length", "encoder_context", "mode", "batched", "batch_size", "vad", "vad_options", "seed"),
-    *("carry_initial_prompt",),
+    *("carry_initial_prompt", "even_loudness"),
 )
 
 

@@ -83,6 +83,7 @@ class AlignmentKeywords(TypedDict, total=False):
     language_detection_threshold: float
     channel: Literal["mix", "left", "right", "each"]
     audio_track: int | str | None
+    even_loudness: bool
     chunk_length: float | None
     encoder_context: str | float | None
     mode: Literal["auto", "sequential", "batched"]

@@ -380,6 +380,13 @@ class TranscriptionOptions:
             parse=audio_track,
         ),
     ] = None
+    even_loudness: Annotated[
+        bool,
+        recording(
+            "raise quiet speech to the level of the rest first, by up to 40 dB",
+            "For recordings with a low level, or with a speaker far from the microphone.",
+        ),
+    ] = False
     diarize: Annotated[
         bool,
         recording(

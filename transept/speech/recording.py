@@ -31,6 +31,7 @@ from transept.speech.algorithms.passages import decode_passages, spoken_passages
 from transept.speech.algorithms.second_hearing import Heard
 from transept.speech.algorithms.silence import SpokenWindow, num_kept, speech_only, spoken_windows
 from transept.speech.algorithms.source import Source
+from transept.speech.levelling import load_recording
 from transept.speech.options import AUTO, BATCHED, SEQUENTIAL, TranscriptionOptions
 from transept.speech.segments import Opened, Segment
 from transept.speech.speech_model import SpeechModel
@@ -61,7 +62,7 @@ def transcribe(
     if has_no_samples(audio):
         return (yield from transcribe_waveform(model, NO_SAMPLES, options, prepare=prepare))
     rate = model.spec.sample_rate
-    loaded = yield Offload(partial(limits.load_recording, audio, rate, options.channel, options.audio_track))
+    loaded = yield Offload(partial(load_recording, limits, audio, rate, options))
     # Passed without a local name, which would keep the waveform in memory.
     transcript = yield from transcribe_waveform(model, loaded.waveforms.pop(), options, loaded.warnings, prepare)
     return dataclasses.replace(transcript, reason=with_tracks(transcript.reason, loaded.other_tracks))

@@ -29,6 +29,7 @@ from transept.speech.algorithms.language import Language, recording_language
 from transept.speech.algorithms.passages import without_silence
 from transept.speech.algorithms.source import Source
 from transept.speech.edits import Edits
+from transept.speech.levelling import load_recording
 from transept.speech.live.events import LiveEvent
 from transept.speech.live.feed import Chunk, Feed
 from transept.speech.live.stream import LiveStream, transcribed
@@ -217,7 +218,7 @@ class Transcriber(ClosesEngine):
 
         def features() -> Tensor:
             rate = self.model.spec.sample_rate
-            waveform = self.engine.config.limits.load_audio(audio, rate, checked.channel, checked.audio_track)
+            (waveform,) = load_recording(self.engine.config.limits, audio, rate, checked).waveforms
             window = rate * self.model.window_frames // self.model.fps  # samples
             if checked.mode == AUTO and rate == VAD_RATE:
                 waveform = without_silence(self.model, waveform[: SEARCHED_SECONDS * rate], checked)
