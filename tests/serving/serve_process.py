@@ -102,6 +102,7 @@ class ServeProcess:
     def held(self, **options: Any) -> list[str]:
         """What requests hold: places, blocks of the cache, files."""
         names = (
+            "transept_live_streams",
             "transept_uploads",
             "transept_requests_running",
             "transept_requests_waiting",

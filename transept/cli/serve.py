@@ -23,6 +23,7 @@ EXTRA = {  # module -> its package
     "prometheus_client": "prometheus-client",
     "python_multipart": "python-multipart",
     "uvicorn": "uvicorn",
+    "websockets": "websockets",
 }
 
 

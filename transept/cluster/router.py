@@ -120,8 +120,8 @@ class Router:
             await _lifespan(receive, send)
             return
         if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1000})  # no websocket endpoint exists
-            return
+            message = "live streams need a server of one model: serve it without others, and connect there"
+            raise ApiError(501, message, code="unsupported")
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         with _refusals():
             response = await self._of_all(path) if scope["method"] == "GET" else None

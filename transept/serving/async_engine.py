@@ -72,6 +72,7 @@ class AsyncEngine:
         self.observer: Callable[[Ticket], None] | None = None
         self.num_admitted = 0
         self._tickets: set[Ticket] = set()
+        self._streams: set[Ticket] = set()  # tickets of live streams
         self._running: set[Ticket] = set()
         self._queue: deque[Ticket] = deque()
         self._seconds_a_job = FIRST_GUESS
@@ -93,6 +94,17 @@ class AsyncEngine:
         ticket = Ticket(self)
         self._tickets.add(ticket)
         self.num_admitted += 1
+        return ticket
+
+    def admit_stream(self) -> Ticket:
+        """Admit a live stream. Its job runs at once, takes no place of other jobs, and may last for hours.
+
+        The caller bounds the number of streams. Raises EngineClosedError while draining and after.
+        """
+        self._check_open()
+        self._bind(asyncio.get_running_loop())
+        ticket = Ticket(self, is_stream=True)
+        self._streams.add(ticket)
         return ticket
 
     def check_room(self) -> None:
@@ -159,6 +171,11 @@ class AsyncEngine:
         return len(self._tickets) - len(self._running)
 
     @property
+    def num_streams(self) -> int:
+        """Number of live streams."""
+        return len(self._streams)
+
+    @property
     def retry_after(self) -> float:
         """Estimated seconds until there is a free place, from the durations of earlier jobs."""
         return max(1.0, self._seconds_a_job * max(1, len(self._queue)) / self.max_running)
@@ -178,9 +195,9 @@ class AsyncEngine:
         """Refuse new requests and wait for the admitted ones. timeout: seconds. Returns True if all of them ended."""
         self._draining = True
         deadline = None if timeout is None else time.monotonic() + timeout
-        while self._tickets and (deadline is None or time.monotonic() < deadline):
+        while self._held and (deadline is None or time.monotonic() < deadline):
             await asyncio.sleep(0.05)
-        return not self._tickets
+        return not self._held
 
     def abort(self) -> None:
         """Refuse new requests, and fail all admitted ones with EngineClosedError at once."""
@@ -213,8 +230,12 @@ class AsyncEngine:
                 with contextlib.suppress(RuntimeError):  # the loop is closed, so no task waits
                     self._loop.call_soon_threadsafe(self._fail_all, self._stopped())
 
+    @property
+    def _held(self) -> set[Ticket]:
+        return self._tickets | self._streams
+
     def _fail_all(self, error: TranseptError) -> None:
-        for ticket in self._tickets:
+        for ticket in self._held:
             ticket._fail(error)
 
     def _bind(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -261,10 +282,11 @@ class Ticket:
     """A request's place in an AsyncEngine, from `admit`. Leaving its ``async with`` block aborts the job.
 
     admitted, started, first_event: seconds of time.monotonic. started: set when the job runs. first_event: set at its
-    first event that is not preliminary, or at its result.
+    first event that is not preliminary, or at its result. is_stream: True for a live stream, which never waits.
     """
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: AsyncEngine, *, is_stream: bool = False) -> None:
+        self.is_stream = is_stream
         self.admitted = time.monotonic()
         self.started: float | None = None
         self.first_event: float | None = None
@@ -282,7 +304,12 @@ class Ticket:
     def leave(self) -> None:
         """Release the place and abort the job. Does nothing the second time."""
         engine = self._engine
-        if self not in engine._tickets:
+        if self not in engine._held:
+            return
+        if self.is_stream:
+            engine._streams.discard(self)
+            if self._channel is not None:
+                engine._stop(self._channel)
             return
         engine._tickets.discard(self)
         if self in engine._running:
@@ -311,11 +338,12 @@ class Ticket:
         RequestFailedError for any other exception, and EngineClosedError if the engine stops.
         """
         check_job(job)
-        if self.started is not None or self.position or self not in self._engine._tickets:
+        if self.started is not None or self.position or self not in self._engine._held:
             raise ParameterError("a ticket runs one job, and this one has run it or was released: admit another one")
-        async with contextlib.aclosing(self._wait()) as positions:
-            async for queued in positions:
-                yield queued
+        if not self.is_stream:
+            async with contextlib.aclosing(self._wait()) as positions:
+                async for queued in positions:
+                    yield queued
         if self._error is not None:
             raise self._error  # the engine stopped while the request was read
         self.started = time.monotonic()

@@ -1,4 +1,4 @@
-"""PatientConnection: uvicorn's HTTP connection, with timeouts for slow request heads and slow readers.
+"""uvicorn's connections for HTTP and for WebSockets, with timeouts for slow request heads and slow readers.
 
 The timeout of request bodies is in `http.access`, because the application answers it.
 """
@@ -11,6 +11,7 @@ import uuid
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from transept.serving.errors import ApiError
 
@@ -26,6 +27,7 @@ class PatientConnection(H11Protocol):
 
     _head_timer: asyncio.TimerHandle | None = None
     _read_timer: asyncio.TimerHandle | None = None
+    _is_websocket = False  # True once another protocol has the connection
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timeout of the first request's head."""
@@ -43,6 +45,11 @@ class PatientConnection(H11Protocol):
         super().data_received(data)
         self._watch()
 
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Stop the timeout of heads, and leave the connection to `PatientWebSocket`."""
+        self._is_websocket = True
+        super().handle_websocket_upgrade(event)
+
     def on_response_complete(self) -> None:
         """Start the timeout of the next request's head, part of which may have been received."""
         super().on_response_complete()
@@ -51,7 +58,7 @@ class PatientConnection(H11Protocol):
     def _watch(self) -> None:
         """Run the timer while the connection receives a head, or the unread rest of a body."""
         is_answering = self.cycle is not None and not self.cycle.response_complete
-        if is_answering or self.timeout_keep_alive_task is not None:
+        if is_answering or self._is_websocket or self.timeout_keep_alive_task is not None:
             self._head_timer = _cancelled(self._head_timer)
         elif self._head_timer is None and not self.transport.is_closing():
             self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
@@ -89,6 +96,45 @@ class PatientConnection(H11Protocol):
 
     def note_malformed(self, error: ApiError, request_id: str) -> None:
         """Called with the answer to a malformed request, for subclasses that log and count it."""
+
+
+class PatientWebSocket(WebSocketsSansIOProtocol):
+    """A client's WebSocket, which is aborted if the client stops reading.
+
+    uvicorn closes a connection whose pong is late. But a client that sends much answers late, as does one that waits
+    for its own sends. Any received byte shows that the client is alive, and so does data that is not read yet.
+    """
+
+    _read_timer: asyncio.TimerHandle | None = None
+    _last_received = 0.0  # time of the event loop
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the timer."""
+        self._read_timer = _cancelled(self._read_timer)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Process received bytes."""
+        self._last_received = self.loop.time()
+        super().data_received(data)
+
+    def keepalive_timeout(self) -> None:
+        """Close the connection if nothing has been received since the ping."""
+        if self.read_paused or self._last_received > self.ping_sent_at:
+            self.pong_timer = self.pending_ping_payload = None
+            self.schedule_ping()
+        else:
+            super().keepalive_timeout()
+
+    def pause_writing(self) -> None:
+        """The write buffer is full: start the timeout of reading."""
+        super().pause_writing()
+        self._read_timer = self._read_timer or self.loop.call_later(READ_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The client has read most of the buffer: stop the timeout."""
+        super().resume_writing()
+        self._read_timer = _cancelled(self._read_timer)
 
 
 def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:

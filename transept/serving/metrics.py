@@ -23,6 +23,7 @@ from transept.serving.models import ServedModel, ServedModels
 
 # Upper bounds of buckets, in seconds.
 STEP_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+LAG_SECONDS = (0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30)
 REQUEST_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 
 REQUEST_COUNTS = ("transept_http_requests_total", "transept_upload_bytes_total", "transept_requests_refused_total")
@@ -59,6 +60,18 @@ class Metrics:
         self._in_queue = self._histogram("request_queue_seconds", "Seconds from admission to the start of a request")
         self._to_first = self._histogram("request_first_event_seconds", "Seconds from admission to the first result")
         self._to_end = self._histogram("request_duration_seconds", "Seconds from admission to the end of a request")
+        self._lag = self._histogram(
+            "live_lag_seconds", "Seconds from the arrival of a live stream's words to their text", LAG_SECONDS
+        )
+        self._passes = Counter(
+            "transept_live_passes", "Passes of models over live audio", ["model"], registry=self.registry
+        )
+        self._lagging = Counter(
+            "transept_live_lagging",
+            "Times that a live stream had more unread audio than a pass takes, so that passes were skipped",
+            ["model"],
+            registry=self.registry,
+        )
         self._step = self._histogram("step_duration_seconds", "Duration of an engine step", STEP_SECONDS)
         self.registry.register(_Engines(models))
         models.on_ready = self._watch
@@ -76,6 +89,18 @@ class Metrics:
     def audio(self, model: str, seconds: float) -> None:
         """Count the seconds of a decoded recording."""
         self._audio.labels(model).inc(seconds)
+
+    def live_words(self, model: str, lag: float) -> None:
+        """Count new final words of a live stream. lag: seconds since the last one was spoken."""
+        self._lag.labels(model).observe(lag)
+
+    def live_passes(self, model: str, num_passes: int) -> None:
+        """Count the passes of a live job that has ended."""
+        self._passes.labels(model).inc(num_passes)
+
+    def live_lagging(self, model: str) -> None:
+        """Count a live stream that has much unread audio."""
+        self._lagging.labels(model).inc()
 
     def render(self) -> tuple[bytes, str]:
         """Return all metrics in Prometheus's text format, and its media type."""
@@ -125,6 +150,7 @@ class _Engines(Collector):
         yield GaugeMetricFamily(
             "transept_uploads", "Requests whose bodies are being received", value=self.models.uploads.num
         )
+        yield GaugeMetricFamily("transept_live_streams", "Open live streams", value=self.models.streams.num)
         retries = CounterMetricFamily(
             "transept_temperature_retries",
             "Windows of recordings that were decoded again at a higher temperature",

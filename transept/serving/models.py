@@ -19,6 +19,7 @@ from transept.serving.async_engine import AsyncEngine, Ticket
 from transept.serving.async_tasks import AsyncTextGenerator, AsyncTranscriber, AsyncVisionReader
 from transept.serving.audio_memory import AudioMemory
 from transept.serving.errors import ApiError
+from transept.serving.live_streams import LiveStreams
 from transept.serving.settings import ModelSource, ServerSettings
 from transept.serving.uploads import Uploads
 from transept.speech.options import TRANSLATES_TO
@@ -130,6 +131,7 @@ class ServedModels:
             set()
         )  # timeouts of requests whose bodies are being read; set by http.access
         self.uploads = Uploads(settings.max_uploads)
+        self.streams = LiveStreams(settings.max_streams)
         self.formatting = (
             asyncio.Lock()
         )  # held by http.transcript_files, because a transcript and its file may need much memory
@@ -198,6 +200,13 @@ class ServedModels:
         assert model.engine is not None
         with _refusals_of(model.engine):
             return model.engine.admit()
+
+    def admit_stream(self, model: ServedModel) -> Ticket:
+        """Admit a live stream to a model's engine, beside its queue. Raises ApiError: 503 if the engine is closed."""
+        _check_ready(model)
+        assert model.engine is not None
+        with _refusals_of(model.engine):
+            return model.engine.admit_stream()
 
     def engines(self) -> list[AsyncEngine]:
         """Return the engines of all loaded models."""

@@ -20,7 +20,7 @@ from typing import Any
 import uvicorn
 
 from transept.errors import TranseptError
-from transept.serving.connections import PatientConnection
+from transept.serving.connections import PatientConnection, PatientWebSocket
 from transept.serving.errors import ApiError
 from transept.serving.http.app import build_app
 from transept.serving.http.request_log import UNKNOWN, write_line
@@ -32,6 +32,9 @@ logger = logging.getLogger(__name__)
 DONE, FAILED, FORCED = 0, 1, 130  # exit codes: drained; requests aborted, or no model works; ended by a second signal
 HEAD_BYTES = 32 << 10  # of a request's line and headers
 KEEP_ALIVE_SECONDS = 15  # of an idle connection, longer than the pauses of proxies
+MESSAGE_BYTES = 21 << 20  # of a WebSocket: 15 MiB of audio in base64, as OpenAI allows
+PING_SECONDS = 20.0  # between pings to a WebSocket, shorter than the pauses that proxies allow
+PONG_SECONDS = 60.0  # without any data after a ping, after which the client counts as gone
 FLUSH_SECONDS = 5  # in which clients must read the last answers
 BACKLOG = 1024  # connections that wait to be accepted
 OPEN_FILES = 1 << 16
@@ -53,10 +56,25 @@ def run_server(settings: ServerSettings, announce: Callable[[str], None]) -> int
     if not settings.api_keys and not settings.host.startswith(LOOPBACK):
         logger.warning("any client that can reach %s may use this server; set a key with --api-key-file", settings.host)
     app = build_app(settings)
-    config = uvicorn.Config(
+    config = configured(app)
+    server = Server(config, app.state.models, settings.shutdown_timeout)
+    url = url_of(sockets[0], settings)
+    app.state.models.on_loaded = restore_garbage_collection
+    server.on_start = lambda: announce(f"Transept listens on {url} (models are loading; {url}/ready says when)")
+    server.run(sockets=sockets)
+    return server.exit_code
+
+
+def configured(app: Any) -> uvicorn.Config:
+    """Return uvicorn's configuration for an application of `build_app`: connections and their limits."""
+    return uvicorn.Config(
         app,
         http=Connection,
-        ws="none",
+        ws=PatientWebSocket,
+        ws_max_size=MESSAGE_BYTES,
+        ws_ping_interval=PING_SECONDS,
+        ws_ping_timeout=PONG_SECONDS,
+        ws_per_message_deflate=False,  # audio in base64 hardly shrinks
         loop="asyncio",
         lifespan="on",
         log_config=None,
@@ -67,12 +85,6 @@ def run_server(settings: ServerSettings, announce: Callable[[str], None]) -> int
         timeout_graceful_shutdown=FLUSH_SECONDS,
         h11_max_incomplete_event_size=HEAD_BYTES,
     )
-    server = Server(config, app.state.models, settings.shutdown_timeout)
-    url = url_of(sockets[0], settings)
-    app.state.models.on_loaded = restore_garbage_collection
-    server.on_start = lambda: announce(f"Transept listens on {url} (models are loading; {url}/ready says when)")
-    server.run(sockets=sockets)
-    return server.exit_code
 
 
 class Connection(PatientConnection):
@@ -126,6 +138,7 @@ class Server(uvicorn.Server):
         if not (unfinished := self._num_unfinished()):
             return True
         self.models.fail_silent_uploads()
+        self.models.streams.drain()
         if time.monotonic() < self._deadline and not self._is_forced:
             return False
         logger.warning("%d requests were cut off", unfinished)
@@ -136,7 +149,7 @@ class Server(uvicorn.Server):
 
     def _num_unfinished(self) -> int:
         admitted = sum(engine.num_running + engine.num_waiting for engine in self.models.engines())
-        return admitted + self.models.uploads.num
+        return admitted + self.models.uploads.num + self.models.streams.num
 
     def _nothing_is_served(self) -> bool:
         """True if every model has failed; the process then ends, so that its supervisor notices."""

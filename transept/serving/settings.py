@@ -20,6 +20,9 @@ MAX_QUEUE = 64
 MAX_UPLOADS = 512
 AUDIO_MEMORY_MB = 2048
 MAX_AUDIO_SECONDS = 4 * 3600.0
+MAX_STREAMS = 64
+MAX_STREAM_SECONDS = 24 * 3600.0
+STREAM_IDLE_SECONDS = 15 * 60.0
 HEADER_SAFE = re.compile(r"[\x21-\x7e]+")  # characters that an Authorization header can contain unencoded
 ORIGIN = re.compile(r"\*|https?://[^/\s]+")
 
@@ -101,6 +104,15 @@ class ServerSettings:
             gt=0,
         ),
     ] = AUDIO_MEMORY_MB
+    max_streams: Annotated[
+        int, Option("live streams at a time", "More are closed with the code 1013.", metavar="N", ge=0)
+    ] = MAX_STREAMS
+    max_stream_seconds: Annotated[
+        float, Option("close a live stream after this time", metavar="S", default="24 hours", gt=0)
+    ] = MAX_STREAM_SECONDS
+    stream_idle_seconds: Annotated[
+        float, Option("close a live stream that sends nothing for this time", metavar="S", default="15 minutes", gt=0)
+    ] = STREAM_IDLE_SECONDS
     max_text_characters: Annotated[
         int | None, Option("refuse longer documents", metavar="N", default="33554432", gt=0)
     ] = None

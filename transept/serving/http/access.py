@@ -22,6 +22,7 @@ from transept.serving.errors import ApiError, answer_to
 from transept.serving.http.request_log import endpoint_of, log_request
 from transept.serving.http.rules import check_encoding
 from transept.serving.models import ServedModels
+from transept.serving.realtime.client_secrets import PREFIX, ClientSecrets
 from transept.serving.request_context import REQUEST_ID
 from transept.serving.settings import MIB
 from transept.serving.uploads import UploadPace
@@ -29,6 +30,8 @@ from transept.serving.uploads import UploadPace
 # Paths that need no key: probes, and the page and `/docs`, which ask for it themselves.
 OPEN_PATHS = re.compile(r"/(?:health|ready|web/.*|docs(?:/.*)?|openapi\.json)?")
 GIVEN_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
+IN_SUBPROTOCOL = "openai-insecure-api-key."  # before a key, for browsers, which cannot set headers of a WebSocket
+UPGRADED = 101  # status of an accepted WebSocket
 
 
 def cross_origin(app: ASGIApp, origins: Collection[str]) -> ASGIApp:
@@ -45,14 +48,15 @@ def cross_origin(app: ASGIApp, origins: Collection[str]) -> ASGIApp:
 
 
 class Access:
-    """ASGI middleware; see the module.
+    """ASGI middleware; see the module. secrets: of the endpoint that makes them.
 
     A request is neither counted nor logged if `forwarded` is set in its scope's state: a replica did both.
     """
 
-    def __init__(self, app: ASGIApp, models: ServedModels) -> None:
+    def __init__(self, app: ASGIApp, models: ServedModels, secrets: ClientSecrets | None = None) -> None:
         self.app, self.models, self.settings = app, models, models.settings
         self.keys = tuple(key.encode() for key in self.settings.api_keys)
+        self.secrets = secrets or ClientSecrets(self.settings.api_keys)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -74,22 +78,23 @@ class Access:
 
         async def send_with_id(message: Message) -> None:
             nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
+            if message["type"] in ("http.response.start", "websocket.http.response.start", "websocket.accept"):
+                status = message.get("status", UPGRADED)
                 MutableHeaders(scope=message)["X-Request-Id"] = request_id
             await send(message)
 
+        is_websocket = scope["type"] == "websocket"
         try:
             self._check_key(scope, headers)
             check_encoding(headers)
-            await self.app(scope, self._bounded(scope["state"], headers, receive), send_with_id)
+            bounded = receive if is_websocket else self._bounded(scope["state"], headers, receive)
+            await self.app(scope, bounded, send_with_id)
         except Exception as error:
             if status:
                 raise  # the answer has begun
             await answer_to(scope, error).response()(scope, receive, send_with_id)
         finally:
-            if scope["type"] == "http":
-                self._note(scope, status, time.monotonic() - begin)
+            self._note(scope, status, time.monotonic() - begin)
             REQUEST_ID.reset(in_log)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
@@ -103,10 +108,18 @@ class Access:
 
     def _check_key(self, scope: Scope, headers: Headers) -> None:
         path = scope["path"].removeprefix(scope.get("root_path", ""))
+        scheme, _, key = headers.get("authorization", "").partition(" ")
+        key = key.strip() if scheme.lower() == "bearer" else ""
+        if scope["type"] == "websocket":
+            key = key or next(
+                (each[len(IN_SUBPROTOCOL) :] for each in scope["subprotocols"] if each.startswith(IN_SUBPROTOCOL)), ""
+            )
+            if key.startswith(PREFIX) and key not in self.settings.api_keys:
+                scope["state"]["session"] = self.secrets.read(key)
+                return
         if not self.keys or OPEN_PATHS.fullmatch(path) or scope.get("method") == "OPTIONS":
             return
-        scheme, _, key = headers.get("authorization", "").partition(" ")
-        given = key.strip().encode() if scheme.lower() == "bearer" else b""
+        given = key.encode()
         if not sum(
             hmac.compare_digest(given, each) for each in self.keys
         ):  # compares all, so that the time does not depend on the key

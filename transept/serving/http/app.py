@@ -21,9 +21,11 @@ from transept.serving.errors import ApiError, answer_to, client_gone
 from transept.serving.http import (
     api_docs,
     catalog,
+    client_secrets,
     completions,
     image_texts,
     probes,
+    realtime,
     text_tasks,
     transcript_files,
     transcriptions,
@@ -33,6 +35,7 @@ from transept.serving.http.answers import ERRORS
 from transept.serving.http.rules import HttpRules, refuse_query
 from transept.serving.metrics import Metrics
 from transept.serving.models import ServedModels
+from transept.serving.realtime.client_secrets import ClientSecrets
 from transept.serving.settings import ServerSettings
 
 KEY = HTTPBearer(auto_error=False, description="A key of the server, if it has one.")  # for `/docs`; `access` checks it
@@ -51,7 +54,8 @@ PAGE_HEADERS = {
 def build_app(settings: ServerSettings) -> FastAPI:
     """Return the ASGI application of `transept serve`. Its models load at startup; it drains at shutdown.
 
-    app.state: settings (ServerSettings), models (ServedModels), metrics (Metrics), routes (all, for `endpoint_of`).
+    app.state: settings (ServerSettings), models (ServedModels), metrics (Metrics), secrets (ClientSecrets), routes
+    (all, for `endpoint_of`).
     """
     app = FastAPI(
         title="Transept",
@@ -63,24 +67,31 @@ def build_app(settings: ServerSettings) -> FastAPI:
     app.state.settings = settings
     app.state.models = ServedModels(settings)
     app.state.metrics = Metrics(app.state.models)
+    app.state.secrets = ClientSecrets(settings.api_keys)
     routers = [
         module.router
-        for module in (transcriptions, transcript_files, completions, text_tasks, image_texts, catalog, probes)
+        for module in (
+            *(transcriptions, transcript_files, completions, text_tasks, image_texts),
+            *(client_secrets, catalog, probes),
+        )
     ]
     for router in routers:
         app.include_router(router, dependencies=[Depends(refuse_query), Depends(KEY)], responses=ERRORS)
+    app.include_router(realtime.router)
     app.include_router(api_docs.router)
     app.add_exception_handler(ApiError, _answer)
     app.add_exception_handler(RequestValidationError, _answer)
     app.add_exception_handler(HTTPException, _answer)
     app.add_exception_handler(ClientDisconnect, _answer)
-    app.add_middleware(Access, models=app.state.models)
+    app.add_middleware(Access, models=app.state.models, secrets=app.state.secrets)
     app.add_middleware(HttpRules)
     app.add_middleware(cross_origin, origins=settings.cors)
     app.mount("/web", _Page(directory=WEB), name="web")
     app.add_route("/", _page, include_in_schema=False)
     page = [route for route in app.routes if isinstance(route, Route | Mount)]
-    app.state.routes = [route for router in (*routers, api_docs.router) for route in router.routes] + page
+    app.state.routes = [
+        route for router in (*routers, realtime.router, api_docs.router) for route in router.routes
+    ] + page
     return app
 
 

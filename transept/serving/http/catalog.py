@@ -47,4 +47,5 @@ def limits_of(settings: ServerSettings) -> dict[str, Any]:
         "max_image_pixels": MAX_PIXELS,
         "max_running": settings.max_running,
         "max_queue": settings.max_queue,
+        "max_streams": settings.max_streams,
     }

@@ -18,6 +18,7 @@ logger = logging.getLogger("transept.requests")
 
 PROBES = ("/health", "/ready", "/metrics")  # called every few seconds
 UNKNOWN = "(unknown)"  # in place of a path without an endpoint, which may contain anything
+WEBSOCKET = "WEBSOCKET"  # in place of a method
 CONVERTOR = re.compile(r":\w+\}")  # of a path parameter, in Starlette's syntax
 
 
@@ -44,7 +45,7 @@ def log_request(scope: Scope, settings: ServerSettings, status: int, seconds: fl
     state, endpoint = scope["state"], endpoint_of(scope)
     if endpoint in PROBES and not settings.log_probes:
         return
-    method = state.get("method", scope["method"])
+    method = state.get("method") or scope.get("method", WEBSOCKET)
     write_line(settings, state["request_id"], method, endpoint, status, seconds, state.get("log", {}))
 
 
