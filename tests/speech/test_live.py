@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jiwer
@@ -28,6 +29,7 @@ from transept import (
     aio,
 )
 from transept.core.jobs.job import Offload, Signal, Submit
+from transept.plugins.whisper.published import live_policy
 from transept.speech.live.feed import Feed
 from transept.speech.live.hypothesis import HeardWord
 from transept.speech.live.policies import Agreement, Attention
@@ -294,6 +296,26 @@ def test_voice_activity_in_pieces_is_that_of_the_whole(speech: np.ndarray) -> No
     for one, other in pairwise(heard):
         if not other.starts:
             assert other.begin == one.begin + len(one.samples), "an utterance has no gaps"
+
+
+def test_an_utterance_soon_after_another_has_padding_as_well(speech_dir: Path) -> None:
+    clips = [soundfile.read(speech_dir / "librivox" / f"austen-0{n}.flac", dtype="float32")[0] for n in (880, 890)]
+    waveform = np.concatenate([clips[0], np.zeros(RATE // 2, np.float32), clips[1]])
+    heard = SpeechListener(0.5, 0.3, 0.3).hear(waveform)
+    second = [part.begin for part in heard if part.starts][1]
+    loud = np.flatnonzero(speech_probabilities(waveform) >= 0.5) * FRAME
+    onset = loud[loud > len(clips[0]) + RATE // 4][0]
+    assert 0.25 * RATE <= onset - second <= 0.4 * RATE
+
+
+def test_the_policy_is_the_one_measured_for_the_model(transcriber: Transcriber) -> None:
+    def view(encoder_layers: int, decoder_layers: int) -> Any:
+        return SimpleNamespace(config=SimpleNamespace(encoder_layers=encoder_layers, decoder_layers=decoder_layers))
+
+    assert transcriber.live_transcription().policy == "attention"
+    assert transcriber.live_transcription(policy="agreement").policy == "agreement"
+    assert live_policy(view(32, 4)) == "agreement"  # turbo
+    assert live_policy(view(32, 32)) == live_policy(view(6, 6)) == "attention"
 
 
 def words(*texts: str, reached: float = 0.0) -> list[HeardWord]:

@@ -94,6 +94,11 @@ def no_heads(view: CheckpointView) -> tuple[tuple[int, int], ...]:
     return ()
 
 
+def follows_attention(view: CheckpointView) -> str:
+    """Return the commit policy of families that have measured none."""
+    return "attention"
+
+
 def no_languages(view: CheckpointView) -> tuple[str, ...]:
     """Return no target languages: the default of families that do not translate."""
     return ()
@@ -132,6 +137,8 @@ class SpeechSpec:
         prompt that count as already transcribed.
     unspoken_tokens: view -> text tokens for non-speech noises, to be suppressed in transcripts, or a reference.
     alignment_heads(view): (decoder layer, head) pairs whose cross-attention follows the speech; none: no word times.
+    live_policy(view): the commit policy with fewer word errors in live streams, as measured: "attention" or
+        "agreement". Without alignment heads it is always agreement.
     """
 
     sample_rate: int
@@ -150,6 +157,7 @@ class SpeechSpec:
     timestamp_rules: Any = None
     unspoken_tokens: Any = None
     alignment_heads: Callable[[CheckpointView], tuple[tuple[int, int], ...]] = no_heads
+    live_policy: Callable[[CheckpointView], str] = follows_attention
 
 
 @dataclass(frozen=True)

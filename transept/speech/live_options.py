@@ -45,7 +45,7 @@ class LiveOptions:
         0.5
     )
     passes: Annotated[int, live("passes that must agree on a word", metavar="N", ge=2, le=10)] = 2
-    frontier: Annotated[float, live("audio at the end whose words are not final yet", metavar="S", ge=0.0, le=5)] = 0.4
+    frontier: Annotated[float, live("audio at the end whose words are not final yet", metavar="S", ge=0.0, le=5)] = 0.6
     encoder_margin: Annotated[
         float | None,
         live(

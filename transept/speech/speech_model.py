@@ -211,10 +211,15 @@ class SpeechModel:
                 *(len(words), num_read),
             )
 
-    @property
+    @cached_property
     def live_policy(self) -> str:
-        """The better commit policy for live streams: see LiveOptions.policy."""
-        return ATTENTION if self.alignment_heads else AGREEMENT
+        """The better commit policy for live streams: see LiveOptions.policy. Raises CheckpointError for another."""
+        if not self.alignment_heads:
+            return AGREEMENT
+        policy: str = self.ask("live_policy", self.view)
+        if policy not in (ATTENTION, AGREEMENT):
+            raise CheckpointError(f'"{self._name}": live_policy must be attention or agreement, not {policy!r}')
+        return policy
 
     @property
     def max_prompt_tokens(self) -> int:

@@ -260,7 +260,7 @@ class Transcriber(ClosesEngine):
         given, live = split_options(
             "live transcription has no option", options, TranscriptionOptions, LiveOptions, without=NOT_OF_LIVE
         )
-        checked = self._checked({**given, "without_timestamps": True, "word_timestamps": False})
+        checked = self._checked({"quality": "fast", **given, "without_timestamps": True, "word_timestamps": False})
         if self.model.spec.sample_rate != VAD_RATE:
             message = f"live transcription needs a model for audio at {VAD_RATE} Hz"
             raise ParameterError(message, param="model")

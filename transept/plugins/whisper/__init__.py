@@ -7,7 +7,7 @@ import logging
 from transept.authoring import CheckpointView, ModelSpec, SpeechSpec, hookimpl
 from transept.plugins.whisper import control_tokens
 from transept.plugins.whisper.languages import LANGUAGE_NAMES
-from transept.plugins.whisper.published import PUBLISHED
+from transept.plugins.whisper.published import PUBLISHED, live_policy
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +70,7 @@ def register_models() -> list[ModelSpec]:
                 timestamp_rules="transept.plugins.whisper.timestamp_rules:timestamp_rules",
                 unspoken_tokens="transept.plugins.whisper.unspoken:unspoken_tokens",
                 alignment_heads=alignment_heads,
+                live_policy=live_policy,
             ),
             published=PUBLISHED,
         )

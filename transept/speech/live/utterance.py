@@ -36,6 +36,7 @@ KEPT_SECONDS = 2.0  # of committed audio that stays before the tentative words w
 LEAST_PREFIX = 2  # words of it
 STUCK_SECONDS = 4.0  # of audio that stays if nothing was committed
 BROKEN = ("-", "...", "…")  # marks after an unfinished word
+RETRY_MARGIN = 4.0  # more seconds of silence that the encoder reads if a text is in doubt
 LONGEST_BEYOND = 5.0  # seconds beyond longest_audio for which words are awaited
 
 
@@ -76,7 +77,7 @@ class Utterance:
         return Source(self.model, options, features, self.samples, language)
 
     def passed(self, language: str, context: Context, *, last: bool) -> Generator[Any, Any, Hypothesis]:
-        """A job: a pass over all audio. last: the text should be as good as the options ask, whatever it takes."""
+        """A job: a pass over all audio. last: decode again, without context, if the text is in doubt."""
         options = _for_pass(self.options, most_tokens(self._open_seconds), last=last)
         self.read_to = self.end
         heard = yield from self.source(language, options)
@@ -84,12 +85,11 @@ class Utterance:
         begin, settled = self.cut / SAMPLE_RATE, self._settled
         prompt = self._prompt(language, context)
         hypothesis = yield from hear(heard, begin, settled, prompt, options.temperatures[:1], frames)
-        if not hypothesis.is_trusted:
-            if hypothesis.decoded.text:  # the context may have misled the decoder
-                context.clear()
+        if not hypothesis.is_trusted and hypothesis.decoded.text:
+            context.clear()  # which may have misled the decoder
             if last:
-                prompt = self._prompt(language, context)
-                hypothesis = yield from hear(heard, begin, settled, prompt, options.temperatures, None)
+                prompt, frames = self._prompt(language, context), self._frames_read(heard, RETRY_MARGIN)
+                hypothesis = yield from hear(heard, begin, settled, prompt, options.temperatures, frames)
         return hypothesis
 
     def commit(self, hypothesis: Hypothesis, *, last: bool) -> list[Word]:
@@ -174,12 +174,12 @@ class Utterance:
         """Second of the stream at which the last committed word ends, or at which the audio begins."""
         return self.committed[-1].end if self.committed else self.cut / SAMPLE_RATE
 
-    def _frames_read(self, heard: Source) -> int | None:
-        """Return the number of frames that the encoder reads; None: the whole window."""
+    def _frames_read(self, heard: Source, more: float = 0.0) -> int | None:
+        """Return the number of frames that the encoder reads; None: the whole window. more: seconds of margin."""
         margin = self.live.encoder_margin
         if margin is None or self.model.spec.short_features_modality is None:
             return None
-        frames = heard.num_frames + round(margin * self.model.fps)
+        frames = heard.num_frames + round((margin + more) * self.model.fps)
         return frames if frames < self.model.window_frames else None
 
     def _prompt(self, language: str, context: Context) -> WindowPrompt:

@@ -86,18 +86,19 @@ class SpeechListener:
         for number, probability in enumerate(probabilities):
             frame = samples[number * FRAME : (number + 1) * FRAME]
             self.position += FRAME
+            self._before.append(frame.copy())
             if self._speaking:
                 frames.append(frame)
                 if self._is_over(probability):
                     yield self._joined(frames, starts, ends=True)
                     self._speaking, self._num_loud, frames, starts = False, 0, [], False
+                    while len(self._before) * FRAME > self.position - self._speech_end:
+                        self._before.popleft()  # speech; the silence after it is the next utterance's padding as well
                 continue
-            self._before.append(frame.copy())
             self._num_loud = self._num_loud + 1 if probability >= self.threshold else 0
             if self._num_loud == FIRST_FRAMES:
                 self._speaking, self._speech_end, self._quiet_since = True, self.position, None
                 frames, starts = list(self._before), True
-                self._before.clear()
         if frames:
             yield self._joined(frames, starts, ends=False)
 
@@ -111,7 +112,7 @@ class SpeechListener:
             self._speech_end, self._quiet_since = self.position, None
         elif self._quiet_since is not None or probability < self.end_threshold:
             self._quiet_since = self.position - FRAME if self._quiet_since is None else self._quiet_since
-            return self.position - self._quiet_since >= self._silence
+            return self.position - FRAME - self._quiet_since >= self._silence
         else:
             self._speech_end = self.position
         return False
