@@ -152,6 +152,7 @@ def test_limits_and_what_models_do_are_listed(image_server: ServeProcess) -> Non
         "max_image_pixels": 30_000_000,
         "max_running": 16,
         "max_queue": 64,
+        "max_streams": 64,
     }
     models = {each["id"]: each for each in listed["data"]}
     assert models["trocr"]["reads_pdf"] is True

@@ -50,6 +50,7 @@ def test_every_setting_is_read_from_all_three(tmp_path: Path) -> None:
         "port": 1,
         "api_key": ["key"],
         "api_key_file": str(tmp_path / "keys"),
+        "wyoming": 2,
         "max_queue": 2,
         "max_running": 3,
         "max_uploads": 4,

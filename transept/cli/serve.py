@@ -81,7 +81,11 @@ def serve(arguments: argparse.Namespace) -> int:
     flags = {name: getattr(arguments, name, None) for name in names}
     settings = read_settings({**flags, MODELS.name: flags[MODELS.name] or None}, os.environ)
     require_packages("transept serve", EXTRA, "serve")
+    if settings.wyoming is not None:
+        require_packages("transept serve --wyoming", {"wyoming": "wyoming"}, "wyoming")
     _check_cluster(arguments)
+    if arguments.ray is not None and settings.wyoming is not None:
+        arguments.parser.error("--wyoming needs a server of one process: leave out --ray, or --wyoming")
     _set_up_log(settings.log_json)
     output = sys.stdout
 

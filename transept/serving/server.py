@@ -13,7 +13,7 @@ import logging
 import resource
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import FrameType
 from typing import Any
 
@@ -58,6 +58,11 @@ def run_server(settings: ServerSettings, announce: Callable[[str], None]) -> int
     app = build_app(settings)
     config = configured(app)
     server = Server(config, app.state.models, settings.shutdown_timeout)
+    if settings.wyoming is not None:
+        from transept.serving.wyoming import handler  # of an extra
+
+        server.handle_wyoming = handler(settings, app.state.models, app.state.metrics)
+        server.wyoming_sockets = listen(settings.host, settings.wyoming)
     url = url_of(sockets[0], settings)
     app.state.models.on_loaded = restore_garbage_collection
     server.on_start = lambda: announce(f"Transept listens on {url} (models are loading; {url}/ready says when)")
@@ -109,14 +114,27 @@ class Server(uvicorn.Server):
         self.models, self.timeout = models, timeout
         self.exit_code = DONE
         self.on_start: Callable[[], None] = lambda: None
+        self.handle_wyoming: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]] | None = None
+        self.wyoming_sockets: list[socket.socket] = []
+        self._wyoming: list[asyncio.Server] = []
         self._deadline: float | None = None  # of time.monotonic; set by the first signal
         self._is_forced = False  # set by the second signal
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and announce it."""
         await super().startup(sockets)
+        if self.handle_wyoming is not None:
+            for each in self.wyoming_sockets:
+                logger.info("Wyoming listens on tcp://%s:%d", *each.getsockname()[:2])
+                self._wyoming.append(await asyncio.start_server(self.handle_wyoming, sock=each, limit=HEAD_BYTES))
         if self.started:
             self.on_start()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop listening, and end the application."""
+        for each in self._wyoming:
+            each.close()
+        await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Handle a signal: the first one drains, the second one ends at once."""

@@ -59,6 +59,16 @@ class ServerSettings:
     ]
     host: Annotated[str, Option("address to listen on; 0.0.0.0: every network", metavar="ADDRESS")] = "127.0.0.1"
     port: Annotated[int, Option("port to listen on; 0: any that is free", metavar="N", ge=0, le=65535)] = 8000
+    wyoming: Annotated[
+        int | None,
+        Option(
+            "also serve Wyoming, Home Assistant's protocol, at this port",
+            "Without keys.",
+            metavar="PORT",
+            ge=0,
+            le=65535,
+        ),
+    ] = None
     root_path: Annotated[
         str, Option("path at which a proxy exposes the server, such as /speech", metavar="PATH", default="")
     ] = ""
