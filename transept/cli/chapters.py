@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from transept.cli.parser import in_flags
 from transept.cli.terminal import escape, escape_name, print_stderr
 from transept.errors import ParameterError, PromptError, TranseptError
 from transept.options import Option, declares_options, take_options
+from transept.speech.sentences import sentence_ends
 
 if TYPE_CHECKING:
     from transept.speech.paragraphs import Passage
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 TRANSCRIPTS = "transcripts"  # heading of the options
 SUFFIXES = (".json", ".srt", ".vtt", ".ttml", ".ass", ".ssa")  # of files that may be transcripts
 LONGEST_TITLE = 80  # characters
-FIRST_SENTENCE = re.compile(r".+?[.!?。！？](?=\s|$)", re.DOTALL)  # noqa: RUF001  full-width marks are meant
 
 
 @declares_options("chapters have no option")
@@ -123,8 +122,8 @@ def _chapter(passage: Passage, summary: str) -> dict[str, Any]:
 
 def title_of(summary: str) -> str:
     """Return the first sentence without its full stop, shortened at a word if it is long."""
-    first = FIRST_SENTENCE.match(summary)
-    title = " ".join((first[0] if first else summary).split()).rstrip(".。")
+    first = summary[: next(sentence_ends(summary), None)]
+    title = " ".join(first.split()).rstrip(".。")
     if len(title) <= LONGEST_TITLE:
         return title
     return title[: LONGEST_TITLE - 1].rpartition(" ")[0].rstrip(",;: ") + "…" if " " in title[:LONGEST_TITLE] else title

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transept.speech.paragraphs import SENTENCE_END, Passage
+from transept.speech.paragraphs import Passage
 from transept.speech.segments import Segment
+from transept.speech.sentences import ends_sentence
 
 SHORTEST = 1.0  # second; lowest length of a chapter to ask for
 LONGEST = 300.0  # seconds of a chapter, by default
@@ -43,5 +44,5 @@ def _worth(stretch: Sequence[Segment], index: int, longest: float) -> float:
     if shortest < least:
         return shortest - least
     worth = max(0.0, after.start - before.end) + TO_MIDDLE * 2 * shortest / (end - begin)
-    worth += AFTER_SENTENCE if SENTENCE_END.search(before.text) else 0.0
+    worth += AFTER_SENTENCE if ends_sentence(before.text) else 0.0
     return worth + (NEW_SPEAKER if before.speaker != after.speaker else 0.0)

@@ -11,11 +11,11 @@ from typing import Any
 
 from transept.errors import ParameterError
 from transept.speech.fields import is_number
+from transept.speech.sentences import ends_sentence
 from transept.speech.word_breaks import UNSPACED_SCRIPTS
 
 OF_A_LIST = ("id", "seek", "start", "end", "text")  # first fields of faster-whisper's named tuples
 OF_A_WORD = ("start", "end", "word", "probability")
-SENTENCE_MARKS = (".", "!", "?", "。", "！", "？")  # noqa: RUF001  full-width marks are meant
 FORMS = "an object with segments, or a list of segments"
 
 
@@ -87,7 +87,7 @@ def _sentences(words: Sequence[Any]) -> list[Any]:
     for word in words:
         if not isinstance(word, Mapping) or not {"word", "start", "end"} <= word.keys():
             return list(words)
-        if not segments or str(segments[-1]["text"]).endswith(SENTENCE_MARKS):
+        if not segments or ends_sentence(str(segments[-1]["text"])):
             segments.append({"start": word["start"], "text": ""})
         text = str(word["word"])
         segments[-1] |= {"end": word["end"], "text": f"{segments[-1]['text']} {text.strip()}"}

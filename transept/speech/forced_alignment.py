@@ -30,6 +30,7 @@ from transept.speech.levelling import load_recording
 from transept.speech.options import TranscriptionOptions
 from transept.speech.recording import AudioInput, with_tracks
 from transept.speech.segments import Segment
+from transept.speech.sentences import sentence_ends
 from transept.speech.speech_model import SpeechModel
 from transept.speech.timing.boundaries import refined
 from transept.speech.timing.words import UNSPACED_LANGUAGES
@@ -39,7 +40,6 @@ from transept.speech.vad.spans import SAMPLE_RATE, Span, speech_spans
 
 SPEECH = VadOptions(min_silence_duration_ms=200, speech_pad_ms=30)  # words have no time outside of it
 MARGIN = 1.0  # seconds of silence that a window keeps before its first word and after its last one
-SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*")  # noqa: RUF001  full-width marks are meant
 
 
 class KnownWord(NamedTuple):
@@ -242,7 +242,7 @@ def _units(text: str) -> list[tuple[int, int]]:
     if len(lines) != 1:
         return lines
     start, end = lines[0]
-    borders = [start, *(start + found.end() for found in SENTENCE_END.finditer(text[start:end])), end]
+    borders = [start, *(start + place for place in sentence_ends(text[start:end])), end]
     return [(one, other) for one, other in itertools.pairwise(borders) if text[one:other].strip()]
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from transept.speech.segments import Segment
+from transept.speech.sentences import ends_sentence
 from transept.speech.word_breaks import joined_text
 
 PAUSE = 1.5  # seconds; a longer one between two sentences ends a paragraph
 LONG_PAUSE = 4.0  # seconds; ends a paragraph anywhere
 LONGEST = 700  # characters; a longer paragraph ends with its sentence, one of twice the length with its segment
-SENTENCE_END = re.compile(r"""[.!?…؟۔।॥。！？｡]["'”’»)\]」』）]*\s*$""")  # noqa: RUF001  marks of other scripts are meant
 
 
 @dataclass(frozen=True)
@@ -72,4 +71,4 @@ def _ends(last: Segment, following: Segment, length: int) -> bool:
     pause = following.start - last.end
     if last.speaker != following.speaker or pause >= LONG_PAUSE or length > 2 * LONGEST:
         return True
-    return (pause >= PAUSE or length > LONGEST) and SENTENCE_END.search(last.text) is not None
+    return (pause >= PAUSE or length > LONGEST) and ends_sentence(last.text)

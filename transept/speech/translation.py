@@ -11,23 +11,18 @@ whole; each translation is then cut, between words, in proportion to the parts o
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
 from transept.errors import ParameterError
-from transept.speech.paragraphs import SENTENCE_END
 from transept.speech.retiming import words_of
 from transept.speech.segments import Segment
+from transept.speech.sentences import ends_sentence, sentence_ends
 from transept.speech.word_breaks import UNSPACED_SCRIPTS, joined_text
 
 Translate = Callable[[list[str]], Sequence[str]]  # sentences -> their translations
 
-WITHIN = re.compile(
-    r"""(?<=[.!?…؟۔।॥])["'”’»)\]]*\s+(?=[^\s\W_a-z]|["'“‘«(\[¿¡—-])|(?<=[。！？｡])["”’」』）]*""",  # noqa: RUF001
-)
-ABBREVIATION = re.compile(r"\b(?:Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|vs|[A-Z])\.\s*$")
 PAUSE = 3.0  # seconds; a longer one ends a sentence whose end has no mark
 LONGEST = 600  # characters; a longer sentence ends with its subtitle
 TO_MARK = 0.15  # share of a translation by which a cut may move to a mark of punctuation
@@ -85,7 +80,7 @@ def sentences_of(segments: Sequence[Segment]) -> Iterator[Sentence]:
         for piece in pieces:
             sentence.segments.append(index)
             sentence.parts.append(piece)
-            if SENTENCE_END.search(piece) and not ABBREVIATION.search(piece):
+            if ends_sentence(piece):
                 yield sentence
                 sentence = Sentence()
         last = segment
@@ -95,13 +90,8 @@ def sentences_of(segments: Sequence[Segment]) -> Iterator[Sentence]:
 
 def pieces_of(text: str) -> list[str]:
     """Return the parts of a subtitle's text that belong to different sentences, without blanks around them."""
-    pieces: list[str] = []
-    begin = 0
-    for found in WITHIN.finditer(text):
-        if found.end() > begin and not ABBREVIATION.search(text[begin : found.end()]):
-            pieces.append(text[begin : found.end()].strip())
-            begin = found.end()
-    return [piece for piece in (*pieces, text[begin:].strip()) if piece]
+    borders = [0, *sentence_ends(text), len(text)]
+    return [piece for one, other in pairwise(borders) if (piece := text[one:other].strip())]
 
 
 def cut_text(text: str, lengths: Sequence[int]) -> list[str]:

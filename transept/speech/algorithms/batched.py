@@ -33,9 +33,10 @@ from transept.speech.algorithms.source import Source
 from transept.speech.algorithms.window_words import time_words
 from transept.speech.options import TranscriptionOptions
 from transept.speech.segments import Found, Segment
+from transept.speech.sentences import ends_sentence
 from transept.speech.speech_model import SpeechModel
 from transept.speech.timing.boundaries import refined
-from transept.speech.timing.words import SENTENCE_ENDS, WordTiming, merge_punctuation, place_words
+from transept.speech.timing.words import WordTiming, merge_punctuation, place_words
 from transept.speech.vad.spans import SAMPLE_RATE, silence_between
 from transept.speech.word_breaks import may_break
 
@@ -222,7 +223,7 @@ def sentences(words: Sequence[WordTiming], pauses: Sequence[float]) -> Iterator[
     """
     begin = 0
     for index, pause in enumerate(pauses):
-        ends = words[index].word.rstrip("\"'”’)] ").endswith(tuple(SENTENCE_ENDS))  # noqa: RUF001
+        ends = ends_sentence(words[index].word)
         if (pause >= LONG_PAUSE or (pause > 0 and ends)) and may_break(words[index].word, words[index + 1].word):
             yield from _short_enough(words[begin : index + 1], pauses[begin:index])
             begin = index + 1

@@ -16,8 +16,8 @@ from itertools import pairwise
 from transept.speech.algorithms.decoding import LATEST_END, DecodedWindow, longest_text
 from transept.speech.algorithms.source import Source, Window
 from transept.speech.segments import AttendedWord, Segment, Word
+from transept.speech.sentences import ends_sentence
 from transept.speech.timing.turns import cut_between_words
-from transept.speech.timing.words import SENTENCE_ENDS
 from transept.speech.vad.spans import SAMPLE_RATE, Span
 
 SHORT_WINDOW = 2.0  # seconds; in a window with so little audio, models repeat the last sentence
@@ -153,8 +153,8 @@ def after_silence(words: Sequence[Word], cuts: Sequence[float], speech: Sequence
     for index in reversed(range(len(words) - 1)):
         word, following = words[index], found[index + 1].start
         cut = next((cut for cut in cuts if cut > word.start), math.inf)
-        begins = index == 0 or words[index - 1].word.rstrip()[-1:] in SENTENCE_ENDS
-        if not begins or cut > following + TOLERANCE or word.word.rstrip()[-1:] in SENTENCE_ENDS:
+        begins = index == 0 or ends_sentence(words[index - 1].word)
+        if not begins or cut > following + TOLERANCE or ends_sentence(word.word):
             continue
         spoken = sum(max(0.0, min(end, word.end) - max(start, word.start)) for start, end in spans if start < cut)
         if spoken < SHORTEST_SOUND or (isinstance(word, AttendedWord) and word.onset >= cut):

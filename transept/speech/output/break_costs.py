@@ -11,12 +11,11 @@ from __future__ import annotations
 import re
 
 from transept.speech.output.function_words import FUNCTION_WORDS, NONE, FunctionWords
+from transept.speech.sentences import CLOSING, ends_sentence
 from transept.speech.word_breaks import UNSPACED_SCRIPTS
 
 SENTENCE, CLAUSE, CONJUNCTION, PREPOSITION, PHRASE, WORD, LEADING = 0.0, 10.0, 20.0, 25.0, 45.0, 60.0, 85.0
 INSIDE = 150.0  # within a Japanese phrase, possibly within a word of several tokens
-CLOSING = r"[\"'”’»)\]』」）]*"
-SENTENCE_END = re.compile(rf"[.?!…。！？।؟]{CLOSING}$")
 CLAUSE_END = re.compile(rf"(?:[,;:、，；：،]|[–—]|--){CLOSING}$")
 OPENING = re.compile(r"^[(\[“‘«–—「『（]")
 INITIALS = re.compile(r"^(?:\w\.)+$")  # of a name or a country
@@ -29,15 +28,6 @@ KATAKANA, KANA, HAN = (
 )
 
 
-def ends_sentence(word: str, language: str) -> bool:
-    """True if a word with its punctuation ends a sentence; False for initials and titles such as ``Mr.``."""
-    return (
-        SENTENCE_END.search(word) is not None
-        and INITIALS.match(word) is None
-        and word.lower() not in FUNCTION_WORDS.get(language, NONE).titles
-    )
-
-
 def held_together(before: str, after: str, language: str, *, begins_sentence: bool) -> bool:
     """True if two words must stay on one line: an article and its noun, or parts of a number or of a name.
 
@@ -48,7 +38,7 @@ def held_together(before: str, after: str, language: str, *, begins_sentence: bo
     plain, following = before.lower().strip(PUNCTUATION), after.lower().strip(PUNCTUATION)
     if before.lower() in known.titles and after[:1].isupper():
         return True
-    if ends_sentence(before, language) or CLAUSE_END.search(before) or OPENING.match(after):
+    if ends_sentence(before) or CLAUSE_END.search(before) or OPENING.match(after):
         return False
     if NUMBER.search(before) and (COUNTED.match(after.lower()) or following in known.numerals):
         return True
@@ -83,7 +73,7 @@ def break_cost(before: str, after: str, language: str) -> float:
     """
     known = FUNCTION_WORDS.get(language, NONE)
     plain, following = before.lower().strip(PUNCTUATION), after.lower().strip(PUNCTUATION)
-    if ends_sentence(before, language):
+    if ends_sentence(before):
         return SENTENCE
     if CLAUSE_END.search(before) or OPENING.match(after):
         return CLAUSE

@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from transept.speech.output.break_costs import ends_sentence, held_together
+from transept.speech.output.break_costs import held_together
 from transept.speech.output.function_words import language_of
 from transept.speech.output.styled_layout import DASH
 from transept.speech.output.styles import SubtitleRules
 from transept.speech.output.subtitles import Cue, SubtitleLayout, make_cues
 from transept.speech.segments import Segment
+from transept.speech.sentences import ends_sentence
 
 TOLERANCE = 0.010  # seconds; the resolution of ass
 SPLIT = "split"  # the rule that has no number
@@ -66,7 +67,7 @@ def broken_rules(cues: Sequence[Cue], rules: SubtitleRules) -> list[BrokenRule]:
         for words, next_words in itertools.pairwise([*lines, below]):
             if parted := _split_words(words, next_words, rules.language, begins):
                 found.append((SPLIT, parted, None))
-            begins = not words or ends_sentence(words[-1], rules.language)
+            begins = not words or ends_sentence(words[-1])
         broken += [BrokenRule(number, cue.start / 1000, *each) for each in found]
     return broken
 
@@ -128,7 +129,7 @@ def _split_words(words: Sequence[str], below: Sequence[str], language: str, begi
     """Return the words around a line's end if they belong together. begins: True if it begins a sentence."""
     if not words or not below or below[0].startswith(DASH):
         return None
-    first = begins if len(words) == 1 else ends_sentence(words[-2], language)
+    first = begins if len(words) == 1 else ends_sentence(words[-2])
     if not held_together(words[-1], below[0], language, begins_sentence=first):
         return None
     return f'"{words[-1]}" and "{below[0]}"'

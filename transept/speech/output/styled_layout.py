@@ -11,10 +11,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from transept.speech.output.break_costs import break_cost, ends_sentence, held_together, is_article
+from transept.speech.output.break_costs import break_cost, held_together, is_article
 from transept.speech.output.styles import SubtitleRules
 from transept.speech.output.subtitle_times import NEVER, SHORTEST_MS, SubtitleTimes, at_least
 from transept.speech.segments import Segment, Word
+from transept.speech.sentences import ends_sentence
 from transept.speech.word_breaks import SHORTEST
 
 # Costs. A broken rule costs more than everything that makes a whole recording's layout less pleasant to read. So the
@@ -106,7 +107,7 @@ class _Passage:
         for index in range(1, len(words)):
             before, after = texts[index - 1], texts[index]
             pause = words[index].start - words[index - 1].end
-            ends = ends_sentence(before, rules.language)
+            ends = ends_sentence(before)
             changes = speakers[index] != speakers[index - 1]
             cost = break_cost(before, after, rules.language) * max(0.2, 1 - max(0.0, pause))
             if not changes and held_together(before, after, rules.language, begins_sentence=begins):
