@@ -18,7 +18,7 @@ BROKEN = {
         "0.1",
         (
             'PluginError: unknown hook "register_model"; the hooks are "register_models", "diarize", "embed_voice", '
-            '"voice_model", "find_names"'
+            '"voice_model", "find_names", "align_words"'
         ),
     ),
     "transept-unmarked": (
@@ -26,7 +26,7 @@ BROKEN = {
         "0.1",
         (
             "PluginError: no hook: define one of register_models(), diarize(), embed_voice(), voice_model(), "
-            "find_names(), and mark it with @hookimpl"
+            "find_names(), align_words(), and mark it with @hookimpl"
         ),
     ),
     "transept-raises": (
@@ -98,6 +98,7 @@ def test_broken_plugin_is_reported_in_one_line(listed: dict[str, dict[str, Any]]
         "diarizes": False,
         "recognizes_voices": False,
         "finds_names": False,
+        "times_words": False,
         "error": error,
     }
 
@@ -123,6 +124,7 @@ def test_broken_plugins_stop_no_other(listed: dict[str, dict[str, Any]]) -> None
         "diarizes": False,
         "recognizes_voices": False,
         "finds_names": True,
+        "times_words": False,
         "error": None,
     }
     working = {distribution for distribution, plugin in listed.items() if plugin["status"] in ("ok", "conflict")}

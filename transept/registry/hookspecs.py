@@ -44,6 +44,11 @@ embeddings.
 language: its code, or an empty text if it is unknown. Called for the text of each segment whose names are
 redacted, in another thread than the engine's, and for several recordings concurrently.
 
+``align_words(waveform, sample_rate, words, language) -> list[tuple[float, float]] | None``: the start and the end of
+each word in a stretch of speech, or None if the plugin cannot tell. waveform: float32 [samples], mono, read-only.
+sample_rate: in Hz. words: as written, with punctuation, in order. language: code. Called for each segment whose
+words get times, in another thread than the engine's, and for several recordings concurrently.
+
 Arguments have no default values: pluggy passes only those without.
 
 `transept plugins check` reports hooks with another name, return values that are not a list of ModelSpec, and
@@ -89,4 +94,17 @@ def find_names(text: str, language: str) -> Sequence[tuple[int, int]]:  # type: 
 
     language: code of the text's language, such as ``"en"``; empty if it is unknown. Called for the text of each segment
     of a transcript whose names are redacted, in threads beside the engine, and for several recordings at once.
+    """
+
+
+@hookspec
+def align_words(
+    waveform: npt.NDArray[np.float32], sample_rate: int, words: Sequence[str], language: str
+) -> Sequence[tuple[float, float]] | None:
+    """Return the start and the end of each word in a stretch of speech, in seconds from its beginning, in order.
+
+    waveform: float32 [num_samples], mono, with little more than these words; must not be changed. sample_rate: in Hz.
+    words: as written, with punctuation and without blanks around them. language: code, such as ``"en"``. None: the
+    plugin does not know the language or a word, or the words do not match the sound; Transept's own times remain.
+    Called in threads beside the engine, and for several recordings at once.
     """

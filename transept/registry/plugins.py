@@ -23,7 +23,7 @@ from transept.registry.requirements import can_both_be_met, in_words
 from transept.registry.spec import ModelSpec
 
 DISABLE_VARIABLE = "TRANSEPT_DISABLE_PLUGINS"  # comma-separated names of plugins or of distributions
-OTHER_HOOKS = ("diarize", "embed_voice", "voice_model", "find_names")  # besides register_models
+OTHER_HOOKS = ("diarize", "embed_voice", "voice_model", "find_names", "align_words")  # besides register_models
 HOOKS = ("register_models", *OTHER_HOOKS)
 BUILT_IN = "transept"  # the distribution of the built-in plugins
 Status: TypeAlias = Literal["ok", "failed", "missing", "disabled"]
@@ -51,7 +51,7 @@ class PluginReport:
     status: ``"ok"``; ``"failed"``, with the reason in `error`, on one line, and `traceback`; ``"missing"`` for a plugin
         that needs packages that are not installed, which `error` names; or ``"disabled"``.
     models: the model families that it runs; empty unless it was loaded.
-    diarize, embed_voice, voice_model, find_names: its hooks of these names; None without the hook.
+    diarize, embed_voice, voice_model, find_names, align_words: its hooks of these names; None without the hook.
     """
 
     name: str
@@ -65,6 +65,7 @@ class PluginReport:
     embed_voice: Hook | None = None
     voice_model: Hook | None = None
     find_names: Hook | None = None
+    align_words: Hook | None = None
 
     @property
     def architectures(self) -> tuple[str, ...]:
@@ -78,6 +79,7 @@ class PluginReport:
         claims += ["tells speakers apart"] if self.diarize else []
         claims += ["recognizes voices"] if self.embed_voice else []
         claims += ["finds names"] if self.find_names else []
+        claims += ["times words"] if self.align_words else []
         return ", ".join(claims)
 
 

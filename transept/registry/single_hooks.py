@@ -1,6 +1,6 @@
 """Hooks that one installed plugin implements: find that plugin, and name it in its errors.
 
-`transept.registry.diarizers`, `voice_embedders` and `name_finders` call it.
+`transept.registry.diarizers`, `voice_embedders`, `name_finders` and `word_aligners` call it.
 """
 
 from __future__ import annotations

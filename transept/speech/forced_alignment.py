@@ -32,7 +32,7 @@ from transept.speech.recording import AudioInput, with_tracks
 from transept.speech.segments import Segment
 from transept.speech.sentences import sentence_ends
 from transept.speech.speech_model import SpeechModel
-from transept.speech.timing.boundaries import refined
+from transept.speech.timing.aligned import word_times
 from transept.speech.timing.words import UNSPACED_LANGUAGES
 from transept.speech.transcript import Transcript, TranscriptionInfo
 from transept.speech.vad.options import VadOptions
@@ -91,7 +91,10 @@ def align(
     if rate == SAMPLE_RATE and not options.refine_word_times:  # of voice activity
         spans = yield Offload(partial(speech_spans, waveform, SPEECH))
         pieces = [(unit, _within_speech(segment, spans)) for unit, segment in pieces]
-    segments = refined(_joined(pieces), waveform, (0.0, heard.duration), strayed=math.inf)  # these starts may be late
+    within = (0.0, heard.duration)
+    segments = yield from word_times(
+        _joined(pieces), waveform, within, source.aligner, heard.language, strayed=math.inf
+    )  # these starts may be late
     info = TranscriptionInfo(**{each.name: getattr(heard, each.name) for each in dataclasses.fields(TranscriptionInfo)})
     return Transcript.of(info, "".join(segment.text for segment in segments).strip(), segments)
 

@@ -25,6 +25,7 @@ from transept.registry.diarizers import Diarizer, find_diarizer
 from transept.registry.name_finders import NameFinder, find_name_finder
 from transept.registry.plugin_calls import call_declared
 from transept.registry.plugins import discover
+from transept.registry.word_aligners import WordAligner, find_word_aligner
 from transept.speech.calibration import calibrated_margin
 from transept.speech.language_names import LANGUAGES
 from transept.speech.live_options import AGREEMENT, ATTENTION
@@ -307,6 +308,11 @@ class SpeechModel:
     def name_finder(self) -> NameFinder:
         """The installed finder of names. Raises ParameterError unless exactly one is installed."""
         return find_name_finder(discover())
+
+    @cached_property
+    def word_aligner(self) -> WordAligner | None:
+        """The installed aligner of words, or None. Raises ParameterError if several are installed."""
+        return find_word_aligner(discover())
 
     @cached_property
     def diarizes(self) -> bool:

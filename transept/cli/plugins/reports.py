@@ -80,6 +80,7 @@ def as_data(plugins: Plugins) -> dict[str, object]:
                 "diarizes": report.diarize is not None,
                 "recognizes_voices": report.embed_voice is not None,
                 "finds_names": report.find_names is not None,
+                "times_words": report.align_words is not None,
                 "error": report.error,
             }
             for report in plugins.reports

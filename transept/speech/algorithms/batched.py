@@ -35,7 +35,7 @@ from transept.speech.options import TranscriptionOptions
 from transept.speech.segments import Found, Segment
 from transept.speech.sentences import ends_sentence
 from transept.speech.speech_model import SpeechModel
-from transept.speech.timing.boundaries import refined
+from transept.speech.timing.aligned import word_times
 from transept.speech.timing.words import WordTiming, merge_punctuation, place_words
 from transept.speech.vad.spans import SAMPLE_RATE, silence_between
 from transept.speech.word_breaks import may_break
@@ -76,7 +76,7 @@ def _decode_chain(source: Source, windows: Sequence[SpokenWindow]) -> Generator[
         decode = partial(_decode_again, source, window, had_prompt)
         again, missed = yield from listen_again(uncovered(window.stretches, found), decode, DECODED_AGAIN)
         found = sorted([*found, *again], key=lambda segment: segment.start)
-        found = refined(found, window.recording, window.limits)
+        found = yield from word_times(found, window.recording, window.limits, source.aligner, source.language)
         if not source.options.word_timestamps:
             found = [dataclasses.replace(each, words=None) for each in found]
         heard.segments.extend(found)

@@ -28,7 +28,7 @@ from transept.speech.algorithms.source import Source
 from transept.speech.options import TranscriptionOptions
 from transept.speech.segments import Segment
 from transept.speech.speech_model import SpeechModel
-from transept.speech.timing.boundaries import refined
+from transept.speech.timing.aligned import word_times
 from transept.speech.timing.timeline import Timeline
 from transept.speech.vad.options import VadOptions
 from transept.speech.vad.spans import BATCHED_MIN_SILENCE_MS, FILTER_MIN_SILENCE_MS, SAMPLE_RATE, Span, speech_spans
@@ -167,9 +167,10 @@ def _decoded(source: Source, passage: Passage, is_first: bool) -> Generator[Any,
         cuts=passage.cuts(),
     )
 
-    def refine(segments: list[Segment], earliest: float) -> list[Segment]:
+    def refine(segments: list[Segment], earliest: float) -> Generator[Any, Any, list[Segment]]:
         begin, end = passage.limits
-        return refined(segments, passage.recording, (max(begin, earliest), end))
+        limits = (max(begin, earliest), end)
+        return (yield from word_times(segments, passage.recording, limits, own.aligner, own.language))
 
     return (yield from sequential.transcribe(own, PassageTimeline(passage, source.model.fps), refine))
 

@@ -27,7 +27,7 @@ from transept.speech.timing.timeline import Timeline
 # Makes a job after each window. Receives the clip, the window, its segments, and the frame where the next one begins.
 Listener: TypeAlias = Callable[[Window, Window, list[Segment], int], Job]
 # Refines the times of the words of segments, of which none begins before a time in seconds.
-Refine: TypeAlias = Callable[[list[Segment], float], list[Segment]]
+Refine: TypeAlias = Callable[[list[Segment], float], Generator[Any, Any, list[Segment]]]
 
 
 def decode_windows(source: Source, listener: Listener) -> Generator[Any, Any, int]:
@@ -92,7 +92,7 @@ def transcribe(source: Source, timeline: Timeline, refine: Refine | None = None)
         found = yield from second.complete(clip, window, found, start)
         found = [timeline.restored(segment) for segment in found]
         if refine is not None:
-            found = refine(found, max(progress, segments[-1].end if segments else 0.0))
+            found = yield from refine(found, max(progress, segments[-1].end if segments else 0.0))
         if not options.word_timestamps:
             found = [dataclasses.replace(segment, words=None) for segment in found]
         found = [dataclasses.replace(segment, id=index) for index, segment in enumerate(found, len(segments))]

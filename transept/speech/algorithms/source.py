@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from transept.multimodal.waveforms import NO_SAMPLES, Waveform
+from transept.registry.word_aligners import WordAligner
 from transept.speech.options import TranscriptionOptions
 from transept.speech.speech_model import UNKNOWN_LANGUAGE, SpeechModel
 from transept.speech.vad.spans import Span
@@ -69,6 +70,12 @@ class Source:
         cover speech that its text leaves out.
         """
         return self.options.word_timestamps or (self.speech is not None and bool(self.model.alignment_heads))
+
+    @property
+    def aligner(self) -> WordAligner | None:
+        """The plugin that times words, if there is one and the user wants word times that are refined."""
+        wanted = self.options.word_timestamps and self.options.refine_word_times
+        return self.model.word_aligner if wanted else None
 
     def window(self, window: Window) -> Source:
         """Return the part of the source in a window."""
