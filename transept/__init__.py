@@ -61,6 +61,10 @@ if TYPE_CHECKING:
     from transept.speech.live.events import UtteranceEnded as UtteranceEnded
     from transept.speech.live.stream import LiveStream as LiveStream
     from transept.speech.live_options import LiveOptions as LiveOptions
+    from transept.speech.one_call import detect_language as detect_language
+    from transept.speech.one_call import stream_transcribe as stream_transcribe
+    from transept.speech.one_call import transcribe as transcribe
+    from transept.speech.one_call import transcribe_many as transcribe_many
     from transept.speech.options import TranscriptionOptions as TranscriptionOptions
     from transept.speech.output.broken_rules import BrokenRule as BrokenRule
     from transept.speech.output.subtitles import SubtitleLayout as SubtitleLayout
@@ -68,10 +72,6 @@ if TYPE_CHECKING:
     from transept.speech.segments import Word as Word
     from transept.speech.stream import SegmentStream as SegmentStream
     from transept.speech.transcriber import Transcriber as Transcriber
-    from transept.speech.transcriber import detect_language as detect_language
-    from transept.speech.transcriber import stream_transcribe as stream_transcribe
-    from transept.speech.transcriber import transcribe as transcribe
-    from transept.speech.transcriber import transcribe_many as transcribe_many
     from transept.speech.transcript import DetectedLanguage as DetectedLanguage
     from transept.speech.transcript import Transcript as Transcript
     from transept.speech.transcript import TranscriptionInfo as TranscriptionInfo
@@ -108,10 +108,11 @@ _NAMES_OF_MODULES = {
     "transept.speech.live.stream": "LiveStream",
     "transept.speech.options": "TranscriptionOptions",
     "transept.speech.output.broken_rules": "BrokenRule",
+    "transept.speech.one_call": "detect_language stream_transcribe transcribe transcribe_many",
     "transept.speech.output.subtitles": "SubtitleLayout",
     "transept.speech.segments": "Segment Word",
     "transept.speech.stream": "SegmentStream",
-    "transept.speech.transcriber": "Transcriber detect_language stream_transcribe transcribe transcribe_many",
+    "transept.speech.transcriber": "Transcriber",
     "transept.speech.transcript": "DetectedLanguage Transcript TranscriptionInfo",
     "transept.speech.vad.options": "VadOptions",
     "transept.text.generated_text": "GeneratedText TextUpdate",

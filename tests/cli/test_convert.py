@@ -24,6 +24,36 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.parametrize("format", ["srt", "vtt", "ttml", "ass", "json"])
+def test_standard_input_is_read_in_the_format_of_its_beginning(
+    command: Command, file: Path, monkeypatch: pytest.MonkeyPatch, format: str
+) -> None:
+    other = file.with_suffix(f".{format}-file")
+    command("convert", file, other, "-f", format)
+    for given in ((), ("--input-format", format)):
+        with other.open() as opened:
+            monkeypatch.setattr("sys.stdin", opened)
+            done = command("convert", "-", "-", "-f", "srt", *given)
+        assert done.stderr == ""
+        assert "00:00:01,000 --> 00:00:03,000\n" in done.stdout
+        assert "We run cooper netties." in done.stdout
+
+
+def test_standard_input_may_be_closed_or_no_transcript(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    assert "standard input is closed" in command("convert", "-", "-", "-f", "srt").stderr
+    (tmp_path / "words.txt").write_text("only words")
+    with (tmp_path / "words.txt").open() as opened:
+        monkeypatch.setattr("sys.stdin", opened)
+        done = command("convert", "-", "-", "-f", "vtt")
+    assert done.returncode == 2
+    assert "cannot read the open file: the text has no subtitles in the format srt; give its actual --input-format" in (
+        done.stderr
+    )
+
+
 def test_subtitles_become_another_file(command: Command, file: Path) -> None:
     other = file.with_suffix(".vtt")
     done = command("convert", file, other)
@@ -84,7 +114,6 @@ def test_subtitles_before_zero_are_counted(command: Command, file: Path) -> None
             "must be a number of at least 1 and at most 1000",
         ),
         (["bad.srt", "a.txt"], 1, 'transept: cannot read "bad.srt": line 2: '),
-        (["-", "a.txt"], 2, "for standard input, name /dev/stdin and its --input-format"),
         (["talk.srt", "a.txt", "--shift", "-1e10"], 2, "--shift must be a number of at least -1e+09"),
         (["talk.srt", "talk.wav/a.txt"], 1, "cannot write talk.wav/a.txt: "),
         (["talk.srt", "-", "-f", "docx"], 2, "docx is not text"),

@@ -42,6 +42,15 @@ def test_chapters_have_times_titles_and_summaries(command: Command, files: Path)
     assert (chapter["start"], chapter["end"]) == (0.0, 3670.0)
 
 
+def test_standard_input_may_be_a_transcript(command: Command, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = command("summarize", *OPTIONS, "--chapters", "talk.json")
+    with Path("talk.json").open() as opened:
+        monkeypatch.setattr("sys.stdin", opened)
+        piped = command("summarize", *OPTIONS, "--chapters", "-")
+    assert piped.returncode == 0, piped.stderr
+    assert piped.stdout == file.stdout
+
+
 def test_subtitles_are_summarized_as_their_text(command: Command, files: Path) -> None:
     subtitles = command("summarize", "talk.srt", *OPTIONS)
     assert subtitles.stdout == command("summarize", "nave.txt", *OPTIONS).stdout

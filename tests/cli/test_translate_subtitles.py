@@ -21,7 +21,9 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
-def test_subtitles_get_the_translations_and_keep_their_times(command: Command, file: Path) -> None:
+def test_subtitles_get_the_translations_and_keep_their_times(
+    command: Command, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done = command("translate-subtitles", file, *TO_PHONEMES)
     assert done.returncode == 0, done.stderr
     other = file.with_name("talk.phonemes.srt")
@@ -33,6 +35,10 @@ def test_subtitles_get_the_translations_and_keep_their_times(command: Command, f
     assert [each.text.strip() for each in found] == expected
     printed = command("translate-subtitles", file, *TO_PHONEMES, "-o", "-", "-f", "txt", "--num-beams", "1")
     assert len(printed.stdout.splitlines()) == 2
+    with file.open() as opened:
+        monkeypatch.setattr("sys.stdin", opened)
+        piped = command("translate-subtitles", "-", *TO_PHONEMES, "-f", "srt")
+    assert piped.stdout == other.read_text()
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,8 @@ DIALOGUE = "[Events]\nFormat: Start, End, Text\nDialogue: {}\n"
         ("vtt", "WEBVTT\n\n00:03.000 --> 00:02.000\na\n", "line 3: the subtitle ends before"),
         ("ass", DIALOGUE.format("0:00:0x.00,0:00:02.00,a"), "line 3: the start '0:00:0x.00' is not a time"),
         ("ass", DIALOGUE.format("0:00:03.00,0:00:02.00,a"), "line 3: the subtitle ends before"),
-        ("ttml", '<tt><body><p begin="x" end="2s">a</p></body></tt>', "the time 'x' is not one of TTML"),
+        ("ttml", '<tt><body><p begin="x" end="2s">a</p></body></tt>', "line 1: the time 'x' is not one of TTML"),
+        ("ttml", '<tt>\n<body>\n<p begin="1s"\n end="2 s">a</p></body></tt>', "line 4: the time '2 s' is not one of"),
         ("ttml", '<tt><body><p begin="3s" end="2s">a</p></body></tt>', "the subtitle 'a' ends before it starts"),
     ],
 )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
 
 from transept.cli.check_subtitles import report
 from transept.cli.commands import COMMANDS
@@ -90,7 +91,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         allow_abbrev=False,
         most_used=MOST_USED,
     )
-    parser.add_argument("file", metavar="IN", help="file of a transcript or of subtitles")
+    parser.add_argument("file", metavar="IN", help="file of a transcript or of subtitles; - is standard input")
     parser.add_argument("output", metavar="OUT", help="file to write; its suffix is the format; - is standard output")
     about = f"format of OUT: {', '.join(FORMATS)}"
     parser.add_argument("-f", "--output-format", type=format_of, metavar="FORMAT", help=about)
@@ -113,8 +114,6 @@ def convert(arguments: argparse.Namespace) -> int:
     check_formats([to])
     layout = subtitle_layout(arguments)
     SubtitleLayout(**layout)
-    if arguments.file == STDIN:
-        arguments.parser.error("IN must be a file; for standard input, name /dev/stdin and its --input-format")
     edits = edits_of(arguments)  # raises before any file is opened
     transcript = edits.of(read_transcript(arguments.file, arguments.format))
     if layout:
@@ -138,20 +137,26 @@ def written(transcript: Transcript, format: str, output: str, layout: Mapping[st
 
 
 def read_transcript(file: str, format: str | None = None) -> Transcript:
-    """Return a file's transcript.
+    """Return a file's transcript; ``-`` is standard input, whose beginning shows its format.
 
     Raises PromptError if it cannot be read, and ParameterError for a format that cannot be read or is missing.
     """
     from transept.speech.transcript import Transcript
 
     try:
-        return Transcript.read(file, format)
+        return Transcript.read(_opened_input() if file == STDIN else file, format)
     except OSError as error:
         raise PromptError(f'cannot read "{file}": {why_unopened(file, error)}') from None
     except ParameterError as error:
         if error.param == "format" or "format" in error.others:
             raise
         raise PromptError(str(error)) from None
+
+
+def _opened_input() -> BinaryIO:
+    if sys.stdin is None:
+        raise PromptError("standard input is closed; name a file")
+    return sys.stdin.buffer
 
 
 @dataclass(frozen=True)

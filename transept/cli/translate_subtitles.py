@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transept.cli.commands import COMMANDS
-from transept.cli.convert import output_format, read_transcript, written
+from transept.cli.convert import STDIN, STDOUT, output_format, read_transcript, written
 from transept.cli.documents import add_decoding, sampling_of
 from transept.cli.engine_options import add_model_options, engine_options
 from transept.cli.flags import add_flags
@@ -42,7 +42,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         allow_abbrev=False,
         most_used=MOST_USED,
     )
-    parser.add_argument("file", metavar="FILE", help="subtitles (srt, vtt, ttml, ass), or a transcript in JSON")
+    parser.add_argument(
+        "file", metavar="FILE", help="subtitles (srt, vtt, ttml, ass), or a transcript in JSON; - is standard input"
+    )
     options = declared(TranslationOptions).values()
     add_flags(parser, LANGUAGES, None, (each for each in options if each.option.group == LANGUAGES))
     output = parser.add_argument_group("output")
@@ -93,7 +95,9 @@ def translations(generator: TextGenerator, sentences: list[str], **options: Any)
 
 
 def _default_output(arguments: argparse.Namespace) -> str:
-    """Return the default file to write: beside FILE, with the target language before the suffix."""
+    """Return the default file to write: beside FILE, with the target language before the suffix, or standard output."""
+    if arguments.file == STDIN:
+        return STDOUT
     file = Path(arguments.file)
     language = "".join(
         letter for letter in getattr(arguments, "target", None) or "" if letter.isalnum() or letter in "_-"

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from transept.errors import ParameterError, shown, suggest
 from transept.speech.dialects import transcript_dict, with_blanks
@@ -19,36 +19,53 @@ READ_FORMATS = ("json", *subtitles.READERS)
 SUFFIXES = {".json": "json", **subtitles.SUFFIXES}
 NAME = re.compile(r"(?=[^\W\d])(?=(?:[^\s:]+[ \t]*){1,3}:)([^:\n]{1,40}?)[ \t]*:[ \t\n]+(?=\S)")  # of up to three words
 SPEAKERS_IN_TEXT = "speakers_in_text"  # field of a dict whose speakers were read from the text of subtitles
+BEGINNINGS = {  # of files whose names are not known, in this order
+    "vtt": re.compile(r"WEBVTT"),
+    "ttml": re.compile(r"\s*<"),
+    "ass": re.compile(r"\s*\[Script Info\]"),
+    "json": re.compile(r"\s*[\[{]"),
+    "srt": re.compile(""),
+}
 MAX_BYTES = 256 << 20  # of a file
 
 
-def read_transcript(file: str | Path, format: str | None = None) -> dict[str, Any]:
-    """Return the dict of a file. Raises ParameterError if it is not a transcript, OSError if it cannot be opened."""
+def read_transcript(file: str | Path | BinaryIO, format: str | None = None) -> dict[str, Any]:
+    """Return the dict of a file, or of an open one, such as standard input, whose beginning shows its format.
+
+    Raises ParameterError if it is not a transcript, OSError if it cannot be opened.
+    """
+    if format is not None and format not in READ_FORMATS:
+        message = f"there is no {{format}} {format!r} to read.{suggest(str(format), READ_FORMATS)}"
+        raise ParameterError(message, param="format", value=format)
     if not isinstance(file, str | os.PathLike):
-        raise ParameterError(f"cannot read {shown(file)}: give a path", param="file", value=file)
+        if not hasattr(file, "read"):
+            raise ParameterError(f"cannot read {shown(file)}: give a path", param="file", value=file)
+        return _of_bytes(file.read(MAX_BYTES + 1), format, "the open file")
     path = Path(file)
     path.stat()  # report a missing file before an unknown suffix
     name = SUFFIXES.get(path.suffix.lower()) if format is None else format
-    if name not in READ_FORMATS:
-        if format is not None:
-            message = f"there is no {{format}} {format!r} to read.{suggest(str(format), READ_FORMATS)}"
-            raise ParameterError(message, param="format", value=format)
+    if name is None:
         message = (
             f'cannot read "{path}": transcripts are read from {", ".join(SUFFIXES)}; other names need a {{format}}'
         )
         raise ParameterError(message, param="file", value=file, others=["format"])
     with path.open("rb") as opened:
-        data = opened.read(MAX_BYTES + 1)
+        return _of_bytes(opened.read(MAX_BYTES + 1), name, f'"{path}"')
+
+
+def _of_bytes(data: bytes, format: str | None, file: str) -> dict[str, Any]:
+    """Return the dict of a file's content. format: None: as its beginning shows. file: what errors call it."""
     try:
         if len(data) > MAX_BYTES:
             raise ParameterError(f"it has more than {MAX_BYTES >> 20} MB; split it", param="file")
         text = data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+        name = format or next(name for name, begins in BEGINNINGS.items() if begins.match(text))
         return _of_json(text) if name == "json" else _of_cues(subtitles.read_subtitles(text, name))
     except UnicodeDecodeError as error:
-        message = f'cannot read "{path}": it is not text in UTF-8 ({error}); convert it, such as with iconv'
+        message = f"cannot read {file}: it is not text in UTF-8 ({error}); convert it, such as with iconv"
         raise ParameterError(message, param="file", value=file) from None
     except ParameterError as error:
-        raise error.at(f'cannot read "{path}"', param="file") from None
+        raise error.at(f"cannot read {file}", param="file") from None
 
 
 def _of_json(text: str) -> dict[str, Any]:

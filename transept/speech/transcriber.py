@@ -6,7 +6,6 @@ engine, whose batch the windows of all recordings and all calls share.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing
@@ -38,12 +37,12 @@ from transept.speech.live_options import NOT_OF_LIVE, LiveOptions
 from transept.speech.options import AUTO, DEFAULT_MODEL, NOT_OF_ALIGNMENT, TranscriptionOptions
 from transept.speech.progress import AudioProgress
 from transept.speech.recording import AudioInput
+from transept.speech.results import in_order, lasting_event, lasting_transcript, reported
 from transept.speech.segments import Found, Opened, Segment
 from transept.speech.speech_model import ONLY_LANGUAGE, SpeechModel
 from transept.speech.stream import SegmentStream
 from transept.speech.transcript import DetectedLanguage, Transcript, TranscriptionInfo
 from transept.speech.vad.spans import SAMPLE_RATE as VAD_RATE
-from transept.speech.word_breaks import lasting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from transept.speech.option_types import (
         AlignmentKeywords,
         LiveKeywords,
-        TranscriptionAndEngineKeywords,
         TranscriptionKeywords,
     )
 
@@ -124,7 +122,7 @@ class Transcriber(ClosesEngine):
         results = self.transcribe_as_completed(
             audios, progress=progress, on_info=on_info, on_segment=on_segment, **options
         )
-        return _in_order(results)
+        return in_order(results)
 
     @shows_options(TranscriptionOptions)
     def transcribe_as_completed(
@@ -145,7 +143,7 @@ class Transcriber(ClosesEngine):
         """
         _refuse_other_than_list(audios)
         checked = self._checked(options)
-        return _results(self._run((self._edited(audio, checked) for audio in audios), progress), on_info, on_segment)
+        return reported(self._run((self._edited(audio, checked) for audio in audios), progress), on_info, on_segment)
 
     @shows_options(TranscriptionOptions)
     def stream(
@@ -180,14 +178,12 @@ class Transcriber(ClosesEngine):
                 raise ParameterError(message, param=name)
         for name in ("glossary", "redact"):
             if name in options:
-                message = (
-                    f"align has no {{{name}}}: edit the transcript that it returns, with corrected() or redacted()"
-                )
+                message = f"align has no {{{name}}}: edit its transcript, with corrected() or redacted()"
                 raise ParameterError(message, param=name)
         checked = self._checked({**options, "word_timestamps": True})
         checked.refuse_speakers()
         job = forced_alignment.align(self.model, audio, text, limits, checked)
-        return _lasting_transcript(self._result(job, progress))
+        return lasting_transcript(self._result(job, progress))
 
     @property
     def supported_languages(self) -> list[str]:
@@ -289,8 +285,8 @@ class Transcriber(ClosesEngine):
     def _recording(self, audio: AudioInput, options: TranscriptionOptions) -> Job:
         """A job: one recording, all of whose words have a duration; not in `transept.compat`, as in other libraries."""
         job = conversation.transcribe(self.model, audio, self.engine.config.limits, options)
-        (transcript,) = yield Gather([job], merge=_lasting_event)
-        return _lasting_transcript(transcript)
+        (transcript,) = yield Gather([job], merge=lasting_event)
+        return lasting_transcript(transcript)
 
     def _checked(self, options: Mapping[str, Any]) -> TranscriptionOptions:
         checked = self._options(options)
@@ -328,47 +324,6 @@ class Transcriber(ClosesEngine):
                 yield index, event
 
 
-def _results(
-    events: Generator[tuple[int, Any], None, None],
-    on_info: Callable[[int, TranscriptionInfo], None] | None,
-    on_segment: Callable[[int, Segment], None] | None,
-) -> Generator[tuple[int, Transcript | TranseptError], None, None]:
-    """Pass the events of recordings to the callbacks, and yield their results."""
-    with closing(events):
-        for index, event in events:
-            if isinstance(event, TranscriptionInfo) and on_info is not None:
-                on_info(index, event)
-            elif isinstance(event, Found) and on_segment is not None:
-                for segment in event.segments:
-                    on_segment(index, segment)
-            elif isinstance(event, Transcript | TranseptError):
-                yield index, event
-
-
-def _lasting_transcript(transcript: Transcript) -> Transcript:
-    return dataclasses.replace(transcript, segments=[lasting(segment) for segment in transcript.segments])
-
-
-def _lasting_event(_: int, event: Any) -> list[Any]:
-    if isinstance(event, Found):
-        event = dataclasses.replace(event, segments=[lasting(segment) for segment in event.segments])
-    return [event]
-
-
-def _in_order(
-    results: Generator[tuple[int, Transcript | TranseptError], None, None],
-) -> Generator[Transcript | TranseptError, None, None]:
-    """Yield results in the order of their recordings; later recordings that are done early wait."""
-    early: dict[int, Transcript | TranseptError] = {}
-    turn = 0
-    with closing(results):
-        for index, result in results:
-            early[index] = result
-            while turn in early:
-                yield early.pop(turn)
-                turn += 1
-
-
 def _refuse_several(audio: Any) -> None:
     if isinstance(audio, list | tuple) and isinstance(next(iter(audio), None), str | bytes | os.PathLike):
         message = "this takes one recording; for a list of them call transcribe_many"
@@ -393,64 +348,3 @@ def _refuse_other_than_list(audios: Any) -> None:
     else:
         return
     raise ParameterError(message, param="audios", value=audios)
-
-
-@shows_options(TranscriptionOptions, EngineConfig)
-def transcribe(
-    audio: AudioInput,
-    model: str | Path = DEFAULT_MODEL,
-    *,
-    progress: bool | None = False,
-    **options: Unpack[TranscriptionAndEngineKeywords],
-) -> Transcript:
-    """Transcribe one recording with a model that is loaded for it; Transcriber keeps one loaded.
-
-    options: see TranscriptionOptions and Engine. See also Transcriber.transcribe.
-    """
-    transcription, engine = split_options("transcription has no option", options, TranscriptionOptions, EngineConfig)
-    return Transcriber(model, **engine).transcribe(audio, progress=progress, **transcription)
-
-
-@shows_options(TranscriptionOptions, EngineConfig)
-def transcribe_many(
-    audios: Iterable[AudioInput],
-    model: str | Path = DEFAULT_MODEL,
-    *,
-    progress: bool | None = False,
-    **options: Unpack[TranscriptionAndEngineKeywords],
-) -> Generator[Transcript | TranseptError, None, None]:
-    """Transcribe recordings together, in their order, with a model that is loaded for them.
-
-    A recording that cannot be read yields its error. options: see TranscriptionOptions and Engine. See also
-    Transcriber.transcribe_many.
-    """
-    transcription, engine = split_options("transcription has no option", options, TranscriptionOptions, EngineConfig)
-    return Transcriber(model, **engine).transcribe_many(audios, progress=progress, **transcription)
-
-
-@shows_options(TranscriptionOptions, EngineConfig)
-def stream_transcribe(
-    audio: AudioInput,
-    model: str | Path = DEFAULT_MODEL,
-    *,
-    progress: bool | None = False,
-    **options: Unpack[TranscriptionAndEngineKeywords],
-) -> SegmentStream:
-    """Load a model, and return an iterator over the segments of one recording, each once it is certain.
-
-    options: see TranscriptionOptions and Engine. See also Transcriber.stream.
-    """
-    transcription, engine = split_options("transcription has no option", options, TranscriptionOptions, EngineConfig)
-    return Transcriber(model, **engine).stream(audio, progress=progress, **transcription)
-
-
-@shows_options(TranscriptionOptions, EngineConfig, without=("language",))
-def detect_language(
-    audio: AudioInput, model: str | Path = DEFAULT_MODEL, **options: Unpack[TranscriptionAndEngineKeywords]
-) -> DetectedLanguage:
-    """Find the language of a recording with a model that is loaded for it.
-
-    options: see Transcriber.detect_language and Engine.
-    """
-    transcription, engine = split_options("transcription has no option", options, TranscriptionOptions, EngineConfig)
-    return Transcriber(model, **engine).detect_language(audio, **transcription)

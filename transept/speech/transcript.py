@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, NamedTuple, Unpack
 
 from transept.errors import ParameterError
 from transept.registry.name_finders import find_name_finder
@@ -140,11 +140,11 @@ class Transcript:
         )
 
     @classmethod
-    def read(cls, file: str | Path, format: str | None = None) -> Transcript:
-        """Return the transcript in a file: JSON, or subtitles.
+    def read(cls, file: str | Path | BinaryIO, format: str | None = None) -> Transcript:
+        """Return the transcript in a file, or in an open binary file: JSON, or subtitles.
 
-        format: one of READ_FORMATS; None: by the suffix of the path. json is Transept's, openai-whisper's,
-        faster-whisper's, WhisperX's, whisper.cpp's or OpenAI's.
+        format: one of READ_FORMATS; None: by the suffix of the path, or the beginning of an open file. json is
+        Transept's, openai-whisper's, faster-whisper's, WhisperX's, whisper.cpp's or OpenAI's.
         Subtitles keep the ends of their lines. If all of them, or half and one name twice, begin with ``Name:``, the
         names are speakers.
         Raises ParameterError for a file that is not a transcript, and OSError for one that cannot be opened.
@@ -153,7 +153,8 @@ class Transcript:
         try:
             return dataclasses.replace(cls.from_dict(given), speakers_in_text=given.get(SPEAKERS_IN_TEXT) is True)
         except ParameterError as error:
-            raise error.at(f'cannot read "{file}"') from None
+            named = f'"{file}"' if isinstance(file, str | Path) else "the open file"
+            raise error.at(f"cannot read {named}") from None
 
     def __iter__(self) -> Iterator[Segment]:
         """The segments, in order of time."""

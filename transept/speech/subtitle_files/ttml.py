@@ -33,8 +33,24 @@ def read_ttml(text: str) -> list[Cue]:
         raise ParameterError(f"the text is not well-formed XML ({error}); export it again", param="text") from None
     document = _Document(_Clock.of(root), _speakers(root))
     body = next((each for each in root if _name(each) == "body"), None)
-    cues = [] if body is None else list(document.cues(body, Fraction(0), None, None))
+    try:
+        cues = [] if body is None else list(document.cues(body, Fraction(0), None, None))
+    except _TimeError as error:
+        raise ParameterError(f"line {error.line_in(text)}: {error}", param="text") from None
     return sorted(cues, key=lambda cue: cue.start)
+
+
+class _TimeError(Exception):
+    """A time that cannot be read."""
+
+    def __init__(self, time: str) -> None:
+        super().__init__(f"the time {time!r} is not one of TTML; write it such as 00:01:02.500")
+        self.time = time
+
+    def line_in(self, document: str) -> int:
+        """Return the number of the first line on which an attribute has this time."""
+        found = re.search(rf"""["']\s*{re.escape(self.time)}\s*["']""", document)
+        return 1 + document.count("\n", 0, found.start() if found else 0)
 
 
 @dataclass(frozen=True)
@@ -64,7 +80,7 @@ class _Clock:
             units = {"h": Fraction(3600), "m": Fraction(60), "s": Fraction(1), "ms": Fraction(1, 1000)}
             units |= {"f": 1 / self.frames, "t": 1 / self.ticks}
             return Fraction(offset[1]) * units[offset[2]]
-        raise ParameterError(f"the time {text!r} is not one of TTML; write it such as 00:01:02.500", param="text")
+        raise _TimeError(text)
 
 
 @dataclass(frozen=True)
