@@ -13,6 +13,7 @@ import pytest
 from transept.core.engine import Engine
 from transept.core.jobs.job import Job, Offload, Submit
 from transept.core.jobs.offload import LONG_SECONDS, NICENESS, OffloadPool
+from transept.core.jobs.runner import OFFLOAD_THREADS
 from transept.core.jobs.thread_priority import LEAST_PRIORITY
 from transept.core.request.prompts import Request
 from transept.core.request.sampling_params import SamplingParams
@@ -83,6 +84,27 @@ def test_what_waits_for_such_a_thread_is_called() -> None:
         pool.relieve(steps_wait=True)
         time.sleep(0.01)
     assert (first.take(), second.take()) == ((LEAST_PRIORITY, None), (USUAL, None))
+
+
+def test_slow_functions_delay_no_others() -> None:
+    """As many as there are threads compute until another job's function, which comes after them, has been called."""
+    engine = Engine(Path(__file__).parents[2] / "data" / "cmudict" / "t5-g2p")
+    over = threading.Event()
+
+    def compute_until_over() -> bool:
+        begin = time.thread_time()
+        while not over.is_set() and time.thread_time() - begin < 20:
+            hashlib.sha256(MEGABYTE).digest()
+        return over.is_set()
+
+    def slow() -> Job:
+        return (yield Offload(compute_until_over, slow=True))
+
+    def quick() -> Job:
+        return (yield Offload(over.set))
+
+    jobs = [*(slow() for _ in range(OFFLOAD_THREADS)), quick()]
+    assert dict(engine.runner.run(jobs, max_jobs=8)) == {0: True, 1: True, 2: None}
 
 
 def test_a_job_that_has_taken_long_beside_steps_keeps_the_lowest_priority() -> None:

@@ -61,9 +61,13 @@ class Wait:
 
 @dataclass(frozen=True)
 class Offload:
-    """A function to call in another thread, concurrently with the engine. Its exception is raised in the job."""
+    """A function to call in another thread, concurrently with the engine. Its exception is raised in the job.
+
+    slow: True for a function that may take minutes. Such functions have their own threads, so they delay no others.
+    """
 
     function: Callable[[], Any]
+    slow: bool = False
 
     def __post_init__(self) -> None:
         if not callable(self.function):

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from transept.core.engine_core import EngineCore
-from transept.core.jobs.job import Channel, Crash, Job, check_job
+from transept.core.jobs.job import Channel, Crash, Job, Offload, check_job
 from transept.core.jobs.offload import Offloaded, OffloadPool
 from transept.core.jobs.tasks import NO_JOB, JobTasks
 from transept.core.request.input_processor import InputProcessor
@@ -46,7 +46,7 @@ class JobRunner:
         self._lock = threading.RLock()  # of the two below; reentrant, since a generator may be closed at any point
         self._driver: int | None = None  # the thread that drives the engine
         self._waiting: list[Channel] = []  # whose readers wait while another thread drives
-        self._pool = OffloadPool(OFFLOAD_THREADS)
+        self._pool, self._slow_pool = OffloadPool(OFFLOAD_THREADS), OffloadPool(OFFLOAD_THREADS)
         self._pid = os.getpid()
         self._offloaded: set[Offloaded] = set()  # running, or with a result in the inbox
 
@@ -223,7 +223,7 @@ class JobRunner:
                 "the engine is called during its own step. A job waits for others by yielding them (Submit, Gather); a "
                 "logits processor must not call the engine"
             )
-        if self._pool.runs_this_thread():
+        if self._pool.runs_this_thread() or self._slow_pool.runs_this_thread():
             raise RuntimeError("an offloaded function waits for its own engine: let the job yield a Submit instead")
 
     def _has_step(self, channel: Channel) -> bool:
@@ -234,6 +234,7 @@ class JobRunner:
             return False
         unfinished = self._core.has_unfinished
         self._pool.relieve(unfinished)
+        self._slow_pool.relieve(unfinished)
         if unfinished or more:
             return unfinished
         if self._offloaded or self.tasks.listening or channel.idles:
@@ -284,14 +285,14 @@ class JobRunner:
             if self._driver is None and self._waiting:
                 self._waiting.pop(0).news.set()
 
-    def _offload(self, function: Callable[[], Any], done: Callable[[Offloaded], None], long_running: bool) -> Offloaded:
-        """Call a function on the pool, then `done` with its outcome in the driving thread."""
+    def _offload(self, event: Offload, done: Callable[[Offloaded], None], long_running: bool) -> Offloaded:
+        """Call a function on its pool, then `done` with its outcome in the driving thread."""
 
         def take_back(future: Any) -> None:
             done(future)
             self._offloaded.discard(future)
 
-        future = self._pool.submit(function, long_running)
+        future = (self._slow_pool if event.slow else self._pool).submit(event.function, long_running)
         self._offloaded.add(future)
         future.add_done_callback(lambda ended: self._put(partial(take_back, ended)))  # without a cycle
         return future

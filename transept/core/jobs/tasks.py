@@ -32,7 +32,7 @@ STARTED_A_TURN = 64  # jobs of Gathers started between two steps, so that many j
 
 NO_JOB: Any = object()  # the end of an iterator, which may yield anything
 
-OffloadCall: TypeAlias = Callable[[Callable[[], Any], Callable[[Offloaded], None], bool], Offloaded]
+OffloadCall: TypeAlias = Callable[[Offload, Callable[[Offloaded], None], bool], Offloaded]
 
 
 class JobTasks:
@@ -222,9 +222,7 @@ class JobTasks:
             self._parents.append(task)
             return True
         if isinstance(event, Offload):
-            task.offloaded = self._offload(
-                event.function, lambda future: self._take_back(task, future), task.long_running
-            )
+            task.offloaded = self._offload(event, lambda future: self._take_back(task, future), task.long_running)
             return True
         if isinstance(event, Signal):
             task.signal = event
