@@ -30,6 +30,8 @@ SPEECH = [  # alias, its value, the same under the option's own name
     ("prompt", "Ada", {"initial_prompt": "Ada"}),
     ("target", "en", {"target_language": "en"}),
     ("tgt_lang", "en", {"target_language": "en"}),
+    ("num_speakers", 2, {"speakers": 2}),
+    ("speakers_expected", 2, {"speakers": 2}),
 ]
 TEXT: list[tuple[str, Any, dict[str, Any]]] = [
     ("truncation", True, {"truncate": True}),

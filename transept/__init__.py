@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from transept.speech.transcript import Transcript as Transcript
     from transept.speech.transcript import TranscriptionInfo as TranscriptionInfo
     from transept.speech.vad.options import VadOptions as VadOptions
+    from transept.speech.voices.store import Voices as Voices
     from transept.text.generated_text import GeneratedText as GeneratedText
     from transept.text.generated_text import TextUpdate as TextUpdate
     from transept.text.generator import TextGenerator as TextGenerator
@@ -115,6 +116,7 @@ _NAMES_OF_MODULES = {
     "transept.speech.transcriber": "Transcriber",
     "transept.speech.transcript": "DetectedLanguage Transcript TranscriptionInfo",
     "transept.speech.vad.options": "VadOptions",
+    "transept.speech.voices.store": "Voices",
     "transept.text.generated_text": "GeneratedText TextUpdate",
     "transept.text.generator": "TextGenerator",
     "transept.text.tasks": "generate summarize translate",

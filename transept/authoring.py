@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from transept.registry.spec import dec_bos_prompt as dec_bos_prompt
     from transept.registry.spec import dec_prompt as dec_prompt
     from transept.registry.spec import prepend_dec as prepend_dec
-    from transept.registry.voice_embedders import VoiceModel as VoiceModel
+    from transept.registry.voice_model import VoiceModel as VoiceModel
 
 _NAMES_OF_MODULES = {
     "transept.errors": (
@@ -81,7 +81,7 @@ _NAMES_OF_MODULES = {
         "ModelSpec PublishedCheckpoint SpeechSpec SpeechTokens TextSpec TextTask VisionSpec VisionTask dec_bos_prompt "
         "dec_prompt prepend_dec"
     ),
-    "transept.registry.voice_embedders": "VoiceModel",
+    "transept.registry.voice_model": "VoiceModel",
     "transept.core.attention.attention": "Attention LayerContext",
     "transept.core.attention.biases": "AttentionBias RelativePositionBias",
     "transept.core.attention.metadata": "AttentionMetadata AttentionType",

@@ -127,7 +127,7 @@ class DeclaredOption:
         if text in self.choices or (self.option.parse is not None and not self.is_object):
             return text
         if self.is_object:
-            return parts_of(next(filter(dataclasses.is_dataclass, self.types)), self.name, text, self.option.wanted)
+            return parts_of(next(filter(_has_options, self.types)), self.name, text, self.option.wanted)
         try:
             if bool in self.types:
                 return TRUTHS[plain]
@@ -152,7 +152,7 @@ class DeclaredOption:
     @property
     def is_object(self) -> bool:
         """True if its value is a dataclass of options, for which a mapping is also accepted."""
-        return any(dataclasses.is_dataclass(kind) for kind in self.types)
+        return any(map(_has_options, self.types))
 
     def _number(self, value: Any) -> Any:
         whole, option = float not in self.types, self.option
@@ -237,6 +237,11 @@ def _declaration(name: str, hint: Any, default: Any) -> DeclaredOption:
 def members_of(kind: Any) -> tuple[Any, ...]:
     """Return the members of a union, which may include NoneType, or the type itself."""
     return typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
+
+
+def _has_options(kind: type) -> bool:
+    """True for a dataclass of options, which `declares_options` decorates."""
+    return hasattr(kind, "declared_options")
 
 
 def refuse_lone_surrogates(name: str, text: str, value: Any = None) -> None:

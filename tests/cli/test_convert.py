@@ -102,7 +102,12 @@ def test_subtitles_before_zero_are_counted(command: Command, file: Path) -> None
         (["talk.str", "a.txt"], 1, 'cannot read "talk.str": No such file or directory'),
         (["talk.wav", "a.txt"], 2, "transcripts are read from .json, .ssa, .xml"),
         (["talk.srt", "a.txt", "--speaker-names", "C=Anna"], 2, "no speaker 'C'; the speakers are A, B"),
-        (["talk.srt", "a.txt", "--speaker-names", "Anna"], 2, "--speaker-names must be old and new names"),
+        (["talk.srt", "a.txt", "--speaker-names", "A=Anna,Ben"], 2, "--speaker-names must be old and new names"),
+        (
+            ["talk.srt", "a.txt", "--speaker-names", "Anna,Ben,Carl"],
+            2,
+            "has 3 names, and the transcript has 2 speakers",
+        ),
         (["talk.srt", "a.txt", "--glossary", "terms.csv"], 2, '--glossary: cannot read "terms.csv": No such file'),
         (["talk.srt", "a.txt", "--redact", "name"], 2, "has no kind 'name'. Did you mean 'names'"),
         (["talk.srt", "a.txt", "--redact", "names"], 2, "to find names needs a plugin"),

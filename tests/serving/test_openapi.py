@@ -21,7 +21,14 @@ FORM, JSON, EVENTS = "multipart/form-data", "application/json", "text/event-stre
 SPEECH = ("/v1/audio/transcriptions", "/v1/audio/translations")
 # Fields of the wire format, which are options of no library call, and the declarations of all the others.
 OF_SPEECH = {"file", "model", "prompt", "response_format", "timestamp_granularities", "stream", "include"}
-OF_SPEECH |= {"chunking_strategy", "keywords", "languages", "progress"}
+OF_SPEECH |= {
+    "chunking_strategy",
+    "keywords",
+    "languages",
+    "progress",
+    "known_speaker_names",
+    "known_speaker_references",
+}
 OF_TEXT = {"model", "input", "stream"}
 OF_COMPLETIONS = {"model", "prompt", "decoder_prompt", "best_of", "stream", "stream_options", "echo", "suffix", "user"}
 ENDPOINTS: dict[str, tuple[str, set[str], tuple[type[Any], ...]]] = {
@@ -31,7 +38,8 @@ ENDPOINTS: dict[str, tuple[str, set[str], tuple[type[Any], ...]]] = {
     "/v1/translate": (JSON, OF_TEXT, (TranslationOptions, SamplingParams)),
     "/v1/read": (FORM, {"file", "model"}, (ReadingOptions, PageOptions, SamplingParams)),
 }
-IN_PYTHON_ALONE = {"logits_processors", "prompt_probe", "detokenize"}
+OF_SEVERAL = {"same_speakers", "add_voices"}  # recordings, and a request has one
+IN_PYTHON_ALONE = {"logits_processors", "prompt_probe", "detokenize", *OF_SEVERAL}
 NUMBERS_ALONE = "/v1/read"  # of the SamplingParams it has those that are numbers
 BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 

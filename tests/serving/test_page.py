@@ -42,9 +42,10 @@ DIARIZER = """from transept.authoring import hookimpl
 
 
 @hookimpl
-def diarize(waveform, sample_rate):
-    seconds = len(waveform) / sample_rate
-    return [(0.0, seconds / 2, "speaker 1"), (seconds / 2, seconds, "speaker 2")]
+def diarize(waveform, sample_rate, min_speakers, max_speakers):
+    number = max_speakers or 2
+    part = len(waveform) / sample_rate / number
+    return [(each * part, (each + 1) * part, f"speaker {each + 1}") for each in range(number)]
 """
 DIARIZER_PACKAGE = """[build-system]
 requires = ["setuptools"]
@@ -64,7 +65,7 @@ py-modules = ["transept_halves"]
 
 @pytest.fixture(scope="module")
 def diarizer_folder(tmp_path_factory):
-    """Where pip has installed a plugin that hears two speakers in every recording; this process finds it, too."""
+    """Where pip has installed a plugin that hears two speakers, or as many as are asked for. This process finds it."""
     source, site = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("site")
     (source / "transept_halves.py").write_text(DIARIZER)
     (source / "pyproject.toml").write_text(DIARIZER_PACKAGE)
@@ -614,6 +615,9 @@ def test_speakers_are_told_apart_where_a_diarizer_is_installed(visit_of, page_se
     expected = reference(clip, diarize=True)
     assert visit.turns == ["speaker 1", "speaker 2"]
     assert visit.said.all_inner_texts() == [each.text.strip() for each in expected.segments]
+    visit.page.get_by_label("Number of speakers").fill("1")
+    visit.transcribe(clip)
+    assert visit.turns == ["speaker 1"]
 
     without = visit_of(own_server)
     without.page.locator("summary", has_text="More options").click()

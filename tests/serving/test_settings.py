@@ -9,6 +9,7 @@ from transept.cli import main
 from transept.errors import ParameterError
 from transept.serving.configuration import ENGINE, SETTINGS, has_many, read_settings, written
 from transept.serving.settings import ModelSource, ServerSettings
+from transept.speech.voices.store import Voices
 
 MODELS = {"models": ["a"]}
 
@@ -45,7 +46,9 @@ def test_flags_go_before_variables_and_those_before_the_file(
 def test_every_setting_is_read_from_all_three(tmp_path: Path) -> None:
     """Each with a value that is not its default."""
     (tmp_path / "keys").write_text("# of the team\nkey-1\n\nkey-2\n")
+    Voices().write(tmp_path / "voices.json")
     values: dict[str, Any] = {
+        "voices": str(tmp_path / "voices.json"),
         "host": "::1",
         "port": 1,
         "api_key": ["key"],

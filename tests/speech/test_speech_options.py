@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from transept import TranscriptionOptions, VadOptions
 from transept.errors import ParameterError
 from transept.options import declared
 from transept.speech.option_values import rising_temperatures
+from transept.speech.voices.store import Voices
 
 
 def test_defaults_are_openai_whispers() -> None:
@@ -99,7 +101,18 @@ def test_clips_have_several_forms(clips: Any) -> None:
         ({"batch_size": 0}, "batch_size must be an integer of at least 1"),
         ({"vad_threshold": 0.3}, "Here that is 'vad_options'"),
         ({"beams": 2}, "Here that is 'beam_size'"),
-        ({"min_speakers": 2}, "A diarizer detects the number of speakers"),
+        ({"min_speaker_count": 2}, "Here that is 'min_speakers'"),
+        ({"speakers": 0}, "speakers must be an integer of at least 1 and at most 1000, not 0"),
+        ({"num_speakers": 2, "max_speakers": 3}, "num_speakers=2 is the exact number; leave max_speakers=3 out"),
+        ({"min_speakers": 3, "max_speakers": 2}, "min_speakers=3 is more than max_speakers=2"),
+        ({"speakers": 2, "channel": "each"}, "tells speakers apart by their channels; leave speakers=2 out"),
+        ({"speaker_names": "Ann,,Bob"}, "speaker_names must be a name on one line"),
+        ({"speaker_names": "Ann,Ann"}, "speaker_names has a name twice"),
+        ({"speaker_names": "Ann", "same_speakers": True}, "leave one out"),
+        ({"add_voices": True}, "add_voices needs a file of voices to add to"),
+        ({"voices": "voices.json"}, "voices must be the pathlib.Path of a file"),
+        ({"voices": '{"version": 2}'}, "version must be 1: the format of this file is unknown"),
+        ({"voices": Path("no-such-file.json")}, '"no-such-file.json" has no voices'),
         ({"diarize": 1}, "diarize must be True or False, not 1"),
         ({"diarize": True, "channel": "each"}, "leave diarize=True out"),
         ({"channel": "Left"}, 'channel must be "mix", "left", "right" or "each", not \'Left\'. Did you mean "left"'),
@@ -202,3 +215,31 @@ def test_numbers_that_no_request_may_have_are_refused_at_once(option: str, most:
 def test_an_option_that_looks_at_words_finds_their_times() -> None:
     assert TranscriptionOptions(hallucination_silence_threshold=1.0).word_timestamps is True
     assert TranscriptionOptions().word_timestamps is False
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"speakers": 2},
+        {"max_speakers": 3},
+        {"speaker_names": "Ann, Bob"},
+        {"voices": Voices()},
+        {"same_speakers": True},
+    ],
+)
+def test_options_about_speakers_tell_them_apart(given: dict[str, Any]) -> None:
+    options = TranscriptionOptions(**given)
+    assert options.diarize
+    assert options.without_speakers() == TranscriptionOptions()
+
+
+def test_bounds_of_the_number_of_speakers() -> None:
+    assert TranscriptionOptions(speakers=2).bounds == (2, 2)
+    assert TranscriptionOptions(max_speakers=4).bounds == (None, 4)
+    assert TranscriptionOptions(diarize=True).bounds == (None, None)
+
+
+def test_channels_may_have_names() -> None:
+    options = TranscriptionOptions(channel="each", speaker_names=["Agent", " Customer "])
+    assert options.speaker_names == ("Agent", "Customer")
+    assert not options.diarize

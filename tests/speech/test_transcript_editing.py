@@ -74,6 +74,8 @@ def test_wrong_values_are_parameter_errors(call: str, arguments: tuple[Any, ...]
 
 def test_speakers_are_renamed() -> None:
     assert [each.speaker for each in TWO.renamed({"A": "Anna"})] == ["Anna", "B"]
+    assert [each.speaker for each in TWO.renamed(["Anna"])] == ["Anna", "B"]
+    assert [each.speaker for each in TWO.renamed(("Anna", "Ben"))] == ["Anna", "Ben"]
     with pytest.raises(ParameterError, match="no speaker 'Anna'; the speakers are A, B"):
         TWO.renamed({"Anna": "A"})
     with pytest.raises(ParameterError, match="it names no speakers"):

@@ -22,7 +22,7 @@ AB = Turns([Turn(0.0, 2.0, "A"), Turn(1.5, 4.0, "B"), Turn(6.0, 7.0, "A")])
         (0.0, 1.0, "A"),
         (1.0, 2.0, "A"),  # a second against a half
         (1.8, 3.0, "B"),
-        (1.5, 2.0, "A"),  # of two that speak as long the first
+        (1.5, 2.0, "A"),  # of two that speak as long, the one who spoke before
         (4.2, 4.8, "B"),  # nobody speaks: the nearest
         (5.3, 5.9, "A"),
         (9.0, 9.5, "A"),
@@ -33,6 +33,13 @@ AB = Turns([Turn(0.0, 2.0, "A"), Turn(1.5, 4.0, "B"), Turn(6.0, 7.0, "A")])
 )
 def test_the_speaker_is_who_speaks_longest_or_is_nearest(start: float, end: float, speaker: str) -> None:
     assert AB.speaker(start, end) == speaker
+
+
+def test_a_voice_that_joins_does_not_take_over() -> None:
+    """Words within both turns stay with the turn that began first, and not with the speaker who spoke first."""
+    turns = Turns([Turn(0.0, 1.0, "A"), Turn(2.0, 5.0, "B"), Turn(3.0, 7.0, "A")])
+    assert [turns.speaker(start, start + 0.5) for start in (2.5, 3.0, 4.5, 5.0)] == ["B", "B", "B", "A"]
+    assert turns.speaker(4.8, 5.3) == "A"  # most of it
 
 
 def test_without_turns_nobody_speaks() -> None:

@@ -24,6 +24,8 @@ from transept.core.request.sampling_params import SamplingParams
 from transept.multimodal.suffixes import IMAGES, MEDIA
 from transept.option_names import by_own_names
 from transept.options import declared, written
+from transept.speech.speaker_options import OF_SEVERAL
+from transept.speech.voices.store import known_voices
 from transept.text.options import TranslationOptions
 from transept.vision.options import ReadingOptions
 
@@ -39,7 +41,7 @@ MOST_USED = (
     *("--language", "--mode", "--word-timestamps", "--target-language", "--device"),
 )
 IMAGE_TASK = dataclasses.replace(declared(ReadingOptions)["task"], name="image_task")
-SPEECH_GROUPS = speech_groups(without=("task", "detect_language"))
+SPEECH_GROUPS = speech_groups(without=("task", "detect_language", *OF_SEVERAL))  # replicas share no voices
 SPEECH = {each.name: each for _, _, options in SPEECH_GROUPS for each in options}
 DECODING = {written(each): each for each in map(declared(SamplingParams).__getitem__, TEXT_DECODING)}
 LANGUAGES = {written(each): each for each in declared(TranslationOptions).values()}
@@ -164,6 +166,8 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
         error("--to-english and --target-language both name the language to write; leave one out")
     namespace = argparse.Namespace(**given)
     options = transcription_options(namespace)
+    if "voices" in options:
+        options["voices"] = known_voices("voices", options["voices"])  # other machines may not have the file
     engine |= speech_engine(namespace, options)
     return {**engine, **options, **({"task": "translate"} if arguments.to_english else {})}
 

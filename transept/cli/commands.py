@@ -9,6 +9,7 @@ COMMANDS: Mapping[str, str] = {
     "live": "transcribe a microphone or standard input while somebody speaks",
     "watch": "transcribe recordings as they appear in a folder",
     "align": "find the time of each word of a known text in a recording",
+    "voices": "enroll voices, list and remove them, so that transcripts name their speakers",
     "convert": "convert and edit transcripts and subtitles",
     "check-subtitles": "report the subtitle rules that files break",
     "calibrate": "find the shortest encoder input that loses no words",

@@ -24,6 +24,7 @@ from transept.speech.glossary import glossary_terms
 from transept.speech.options import TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.redaction import redacted_kinds
+from transept.speech.speaker_options import listed_names
 
 if TYPE_CHECKING:
     from transept.speech.output.writers import FileFormat, TextFormat
@@ -37,12 +38,14 @@ MOST_USED = (
 EDITS = ("glossary", "redact")  # options of a transcription that also apply to a finished transcript
 
 
-def speaker_names(name: str, given: Any) -> tuple[tuple[str, str], ...]:
-    """Return pairs of an old and a new name, from a mapping or from a text such as ``A=Anna,B=Ben``."""
+def speaker_names(name: str, given: Any) -> tuple[tuple[str, str] | str, ...]:
+    """Return names in the order of speech, or pairs of an old and a new name from ``A=Anna,B=Ben`` or a mapping."""
     if isinstance(given, Mapping):
         return tuple(given.items())
     if not isinstance(given, str):
         return tuple(given or ())
+    if "=" not in given:
+        return listed_names(name, given)
     pairs = tuple(tuple(map(str.strip, each.split("=", 1))) for each in given.split(","))
     if not all(len(pair) == 2 and all(pair) for pair in pairs):
         message = f"{{{name}}} must be old and new names, such as SPEAKER_00=Anna,SPEAKER_01=Ben, not {{{name}!}}"
@@ -66,9 +69,9 @@ class EditOptions:
         ),
     ] = 0.0
     speaker_names: Annotated[
-        tuple[tuple[str, str], ...],
+        tuple[tuple[str, str] | str, ...],
         Option(
-            "new names of speakers: SPEAKER_00=Anna,SPEAKER_01=Ben",
+            "new names of speakers: SPEAKER_00=Anna,SPEAKER_01=Ben, or Anna,Ben in the order in which they first speak",
             metavar="A=B,...",
             default="",
             parse=speaker_names,
@@ -175,7 +178,9 @@ class Edits:
             if left_out := before - len(transcript.segments):
                 print_stderr(f"left out {counted(left_out, 'subtitle')} before 0")
         if self.options.speaker_names:
-            transcript = transcript.renamed(dict(self.options.speaker_names))
+            names = self.options.speaker_names
+            in_order = [each for each in names if isinstance(each, str)]
+            transcript = transcript.renamed(in_order or dict(each for each in names if not isinstance(each, str)))
         if self.glossary:
             transcript = transcript.corrected(dict(self.glossary))
         return transcript.redacted(self.redact) if self.redact else transcript

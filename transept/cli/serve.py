@@ -17,6 +17,7 @@ from transept.cli.terminal import EscapingFormatter, escape
 from transept.errors import require_packages
 from transept.serving.configuration import CONFIG, MODELS, SETTINGS, read_settings
 from transept.serving.request_context import RequestIdFilter
+from transept.serving.settings import ServerSettings
 
 EXTRA = {  # module -> its package
     "fastapi": "fastapi",
@@ -93,6 +94,7 @@ def serve(arguments: argparse.Namespace) -> int:
         print(escape(line), file=output, flush=True)
 
     with contextlib.redirect_stdout(sys.stderr):  # keeps plugins' and libraries' prints out of the output
+        _check_voices(settings)
         if arguments.ray is None:
             from transept.serving.server import run_server
 
@@ -110,6 +112,14 @@ def serve(arguments: argparse.Namespace) -> int:
             autoscale=arguments.autoscale,
             num_gpus=arguments.num_gpus,
         )
+
+
+def _check_voices(settings: ServerSettings) -> None:
+    """Raise ParameterError for known voices that no installed plugin can compare."""
+    if (voices := settings.known_voices()) is not None:
+        from transept.speech.voices.heard import installed_embedder
+
+        voices.check_model(installed_embedder("voices").model.name)
 
 
 def _check_cluster(arguments: argparse.Namespace) -> None:

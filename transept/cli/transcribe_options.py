@@ -23,12 +23,15 @@ from transept.speech.glossary import glossary_terms
 from transept.speech.option_values import LEAST_INCREMENT, rising_temperatures, temperatures
 from transept.speech.options import DECODING, SPEECH, TIMES, TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
+from transept.speech.speaker_options import SPEAKERS
 from transept.speech.vad.options import RECORDING, VadOptions
+from transept.speech.voices.store import default_file
 
 ALL = ("txt", "srt", "vtt", "tsv", "json")  # openai-whisper's "all"
 FORMATS = (*ALL, "lrc", "csv", "ass", "ttml", "html", "docx")
 SUBTITLES = ("srt", "vtt", "lrc", "ass", "ttml")
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz; the bounds of `load_audio`
+OWN_VOICES = "default"  # as --voices
 LAYOUT = tuple(declared(SubtitleLayout))
 
 
@@ -112,6 +115,7 @@ def speech_groups(without: Container[str] = ()) -> list[Group]:
     for title, about in (
         (SPEECH, None),
         (TIMES, None),
+        (SPEAKERS, "Each but --channel sets --diarize."),
         (RECORDING, None),
         (DECODING, "Numbers may be None, which turns them off."),
     ):
@@ -184,6 +188,8 @@ def transcription_options(arguments: argparse.Namespace) -> dict[str, Any]:
         options["hotwords"] = ", ".join(filter(None, [options.get("hotwords"), listed])) or None
     if "glossary" in options:
         options["glossary"] = glossary_terms("glossary", Path(options["glossary"]))
+    if "voices" in options:
+        options["voices"] = voices_file(options["voices"])
     if vad := {name.removeprefix("vad_"): given[name] for name in (each.name for each in VAD_PARTS) if name in given}:
         for name in {*vad} & {*options.get("vad_options", ())}:
             message = f"{{vad_options}} and {{vad_options.{name}}} are the same option: give one of them"
@@ -191,6 +197,11 @@ def transcription_options(arguments: argparse.Namespace) -> dict[str, Any]:
         options["vad_options"] = {**options.get("vad_options", {}), **vad}
     TranscriptionOptions(**options)  # raises before the model is loaded
     return options
+
+
+def voices_file(given: str | None) -> Path | None:
+    """Return the path of a file of voices; of the user's own file for ``default``."""
+    return None if given is None else default_file() if given == OWN_VOICES else Path(given)
 
 
 def lines_of(name: str, file: str) -> list[str]:

@@ -36,6 +36,7 @@ from transept.cli.transcribe_options import (
 from transept.core.config import EngineConfig
 from transept.errors import EngineClosedError, ParameterError, RequestFailedError, TranseptError
 from transept.options import Option, declared, declares_options, take_options
+from transept.speech.speaker_options import OF_SEVERAL
 
 if TYPE_CHECKING:
     from transept.speech.transcriber import Transcriber
@@ -108,7 +109,8 @@ def watch(arguments: argparse.Namespace) -> int:
 
                 engine = {**engine_options(arguments), **speech_engine(arguments, options)}
                 transcriber = Transcriber(arguments.model, **engine)
-            transcriber.job(b"", **options).close()  # raises for options that the model does not support
+            of_one = {name: value for name, value in options.items() if name not in OF_SEVERAL}
+            transcriber.job(b"", **of_one).close()  # raises for options that the model does not support
             print_stderr(f"watching {escape_name(arguments.folder)}; Ctrl+C ends")
             while True:
                 tasks = watched.ready(monotonic())

@@ -73,7 +73,9 @@ class Transcribe:
         engine, self.options = task_options("transcribe", model, options)
         self.transcriber = Transcriber(model, **_with_threads(engine))
         speech = self.transcriber.model
-        speech.check(speech.options(self.options))
+        checked = speech.options(self.options)
+        speech.check(checked)
+        checked.refuse_several("is for the recordings of one call, and other replicas have others; leave it out")
         self.engine = self.transcriber.engine
 
     def __call__(self, batch: Batch) -> Batch:

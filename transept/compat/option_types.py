@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from transept.speech.option_types import VadKeywords
 from transept.speech.vad.options import VadOptions
+from transept.speech.voices.store import Voices
 
 
 class FasterWhisperKeywords(TypedDict, total=False):
@@ -56,10 +57,8 @@ class FasterWhisperKeywords(TypedDict, total=False):
     multilingual: bool
     language_detection_segments: int
     language_detection_threshold: float
-    channel: Literal["mix", "left", "right", "each"]
     audio_track: int | str | None
     even_loudness: bool
-    diarize: bool
     chunk_length: float | None
     encoder_context: str | float | None
     mode: Literal["auto", "sequential", "batched"]
@@ -67,6 +66,15 @@ class FasterWhisperKeywords(TypedDict, total=False):
     vad: bool
     vad_options: VadOptions | VadKeywords | str
     seed: int
+    channel: Literal["mix", "left", "right", "each"]
+    diarize: bool
+    speakers: int | None
+    min_speakers: int | None
+    max_speakers: int | None
+    speaker_names: Sequence[str] | str | None
+    voices: Voices | pathlib.Path | Mapping[str, Any] | str | None
+    same_speakers: bool
+    add_voices: bool
     target: str | None
     tgt_lang: str | None
     num_beams: int | None
@@ -77,6 +85,8 @@ class FasterWhisperKeywords(TypedDict, total=False):
     chunk_length_s: float | None
     vad_filter: bool
     vad_parameters: VadOptions | VadKeywords | str
+    num_speakers: int | None
+    speakers_expected: int | None
 
 
 class OpenaiWhisperKeywords(TypedDict, total=False):
@@ -112,10 +122,8 @@ class OpenaiWhisperKeywords(TypedDict, total=False):
     multilingual: bool
     language_detection_segments: int
     language_detection_threshold: float
-    channel: Literal["mix", "left", "right", "each"]
     audio_track: int | str | None
     even_loudness: bool
-    diarize: bool
     chunk_length: float | None
     encoder_context: str | float | None
     mode: Literal["auto", "sequential", "batched"]
@@ -124,6 +132,15 @@ class OpenaiWhisperKeywords(TypedDict, total=False):
     vad: bool
     vad_options: VadOptions | VadKeywords | str
     seed: int
+    channel: Literal["mix", "left", "right", "each"]
+    diarize: bool
+    speakers: int | None
+    min_speakers: int | None
+    max_speakers: int | None
+    speaker_names: Sequence[str] | str | None
+    voices: Voices | pathlib.Path | Mapping[str, Any] | str | None
+    same_speakers: bool
+    add_voices: bool
     target: str | None
     tgt_lang: str | None
     num_beams: int | None
@@ -131,3 +148,5 @@ class OpenaiWhisperKeywords(TypedDict, total=False):
     chunk_length_s: float | None
     vad_filter: bool
     vad_parameters: VadOptions | VadKeywords | str
+    num_speakers: int | None
+    speakers_expected: int | None

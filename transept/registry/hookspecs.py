@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from transept.registry.voice_embedders import VoiceModel
+    from transept.registry.voice_model import VoiceModel
 
 PROJECT_NAME = "transept"  # pluggy's project name
 ENTRY_POINT_GROUP = "transept.plugins"

@@ -12,6 +12,7 @@ from transept.core.config import EngineConfig
 from transept.errors import ParameterError
 from transept.option_names import by_own_names
 from transept.options import Option, declared, declares_options, refusal, take_options
+from transept.speech.voices.store import Voices
 
 MIB = 1 << 20
 MAX_UPLOAD_MB = 512
@@ -126,6 +127,14 @@ class ServerSettings:
     max_text_characters: Annotated[
         int | None, Option("refuse longer documents", metavar="N", default="33554432", gt=0)
     ] = None
+    voices: Annotated[
+        str | None,
+        Option(
+            "file of known voices, after which the speakers of requests with diarize are named",
+            "It is read again for every such request. Requests with voices of their own do not use it.",
+            metavar="FILE",
+        ),
+    ] = None
     upload_timeout: Annotated[float, Option("fail an upload that pauses this long", metavar="S", gt=0)] = 30.0
     shutdown_timeout: Annotated[float, Option("time for running requests after SIGTERM", metavar="S", ge=0)] = 30.0
     log_json: Annotated[bool, Option("write the log as JSON")] = False
@@ -158,6 +167,7 @@ class ServerSettings:
         if root_path and not re.fullmatch(r"/[\w./~-]*", root_path, re.ASCII):
             raise refusal(self, f"{{root_path}} must be a path such as /speech, not {self.root_path!r}")
         object.__setattr__(self, "root_path", root_path)
+        self.known_voices()  # raises for a file that cannot be read
         if "model" in self.engine:
             message = "{engine.model} is set by the server's models; leave it out of engine"
             raise ParameterError(message, param="engine.model", value=self.engine["model"])
@@ -176,6 +186,10 @@ class ServerSettings:
     def audio_memory_bytes(self) -> int:
         """Bytes for the samples of all recordings."""
         return int(self.audio_memory_mb * MIB)
+
+    def known_voices(self) -> Voices | None:
+        """Return the voices in the file as it is now, None without one. Raises ParameterError."""
+        return None if self.voices is None else Voices.read(self.voices)
 
     def engine_options(self) -> dict[str, Any]:
         """Return the keywords of every model's Engine."""

@@ -1,7 +1,7 @@
 """Transcription of recordings with a speaker for each segment: the channel, or the speaker that a diarizer finds.
 
     each:     load ─▶ channels side by side (`recording`) ─▶ interleaved in order of time
-    diarize:  load ─▶ turns of speakers ─▶ `recording`, with words ─▶ segments cut where the speaker changes
+    diarize:  load ─▶ turns ─▶ [voices] ─▶ `recording`, with words ─▶ segments cut where the speaker changes
 
 `transept.speech.transcriber` runs these jobs. Without speakers they are those of `recording`. The log warns of speech
 that no segment covers.
@@ -17,7 +17,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from transept.errors import MediaError
 from transept.multimodal.audio import audio_name
 from transept.multimodal.channels import EACH, channel_names
 from transept.multimodal.waveforms import NO_SAMPLES
+from transept.registry.diarizers import Turn
 from transept.speech import recording
 from transept.speech.levelling import load_recording
 from transept.speech.options import SEQUENTIAL, TranscriptionOptions
@@ -35,6 +36,8 @@ from transept.speech.segments import Found, Opened, Segment
 from transept.speech.speech_model import SpeechModel
 from transept.speech.timing.turns import Turns
 from transept.speech.transcript import Transcript, TranscriptionInfo
+from transept.speech.voices.heard import HeardVoice, HeardVoices, voices_of
+from transept.speech.voices.naming import distinct_names, free_name, names_of
 
 if TYPE_CHECKING:
     from transept.multimodal.waveforms import Waveform
@@ -78,8 +81,9 @@ def _each_channel(
         message = "its channels are identical: leave {channel='each'} out"
         raise MediaError(message, param="channel", value=EACH)
     yield Opened(len(waveforms[0]) / rate)
-    interleaving = Interleaving(channel_names(len(waveforms)), options)
-    of_one = dataclasses.replace(options, channel="mix")
+    names = channel_names(len(waveforms))
+    interleaving = Interleaving([*options.speaker_names[: len(names)], *names[len(options.speaker_names) :]], options)
+    of_one = options.without_speakers()
     jobs = [_next_waveform(model, waveforms, of_one, warnings) for _ in waveforms]
     transcripts = yield Gather(jobs, merge=interleaving)
     segments = interleaving.segments(transcripts)
@@ -102,19 +106,45 @@ def _diarized(
 ) -> Generator[Any, Any, Transcript]:
     rate = model.spec.sample_rate
     if recording.has_no_samples(audio):
-        waveforms, turns, warnings, other_tracks = deque([NO_SAMPLES]), [], [], []
+        waveforms, speakers, warnings, other_tracks = deque([NO_SAMPLES]), Speakers([], []), [], []
     else:
         loaded = yield Offload(partial(load_recording, limits, audio, rate, options))
         waveforms, warnings, other_tracks = deque(loaded.waveforms), loaded.warnings, loaded.other_tracks
         del loaded  # it would keep the waveform in memory
-        turns = yield Offload(partial(model.diarizer, waveforms[0], rate))
-    attribution = _Attribution(model, Turns(turns), options)
+        speakers = yield Offload(partial(_speakers, model, waveforms[0], options), slow=True)
+    if options.same_speakers:
+        yield HeardVoices(speakers.voices)
+    attribution = _Attribution(model, Turns(speakers.turns), options)
     words = options.word_timestamps or bool(model.alignment_heads)
-    timed = dataclasses.replace(options, channel="mix", diarize=False, word_timestamps=words)
+    timed = dataclasses.replace(options.without_speakers(), word_timestamps=words)
     (transcript,) = yield Gather([_next_waveform(model, waveforms, timed, warnings)], merge=attribution)
     reason = with_tracks(transcript.reason, other_tracks)
     segments = list(attribution.attributed(transcript.segments, count()))
     return dataclasses.replace(transcript, segments=segments, options=options, reason=reason)
+
+
+class Speakers(NamedTuple):
+    """The turns of a recording, and the voices of its speakers if they are compared with others."""
+
+    turns: list[Turn]
+    voices: list[HeardVoice]
+
+
+def _speakers(model: SpeechModel, waveform: Waveform, options: TranscriptionOptions) -> Speakers:
+    """Return who speaks when, named after the known voices. Raises PluginError if a plugin fails.
+
+    With same_speakers, the diarizer's names stay: the module `same_speakers` replaces them later.
+    """
+    rate, known = model.spec.sample_rate, options.voices
+    turns = model.diarizer(waveform, rate, *options.bounds)
+    if known is None and not options.same_speakers:
+        return Speakers(turns, [])
+    voices = voices_of(waveform, rate, turns, model.voice_embedder)
+    if known is None or options.same_speakers:
+        return Speakers(turns, voices)
+    found = names_of(voices, known, model.voice_embedder.model.threshold)
+    names = distinct_names(found, known.names)
+    return Speakers([turn._replace(speaker=names[turn.speaker]) for turn in turns], voices)
 
 
 class _Attribution:
@@ -123,6 +153,7 @@ class _Attribution:
     def __init__(self, model: SpeechModel, turns: Turns, options: TranscriptionOptions) -> None:
         self.model, self.turns, self.options = model, turns, options
         self.numbers = count()
+        self.names: dict[str, str] = {}  # speaker -> its name from speaker_names, in the order of first segments
 
     def __call__(self, _: int, event: Any) -> list[Any]:
         """Return the events that replace an event of the job."""
@@ -137,7 +168,18 @@ class _Attribution:
         for segment in segments:
             for part in self.turns.cut(segment, self.model.tokenizer.decode):
                 words = part.words if self.options.word_timestamps else None
-                yield dataclasses.replace(part, id=next(numbers), words=words)
+                yield dataclasses.replace(part, id=next(numbers), words=words, speaker=self._name(part.speaker))
+
+    def _name(self, speaker: str | None) -> str | None:
+        """Return the given name of a speaker, by the order in which the speakers' first segments come."""
+        if speaker is None or not self.options.speaker_names:
+            return speaker
+        if speaker not in self.names:
+            given, number = self.options.speaker_names, len(self.names)
+            taken = {*given, *self.names.values()}
+            own = free_name("speaker", taken) if speaker in taken else speaker
+            self.names[speaker] = given[number] if number < len(given) else own
+        return self.names[speaker]
 
 
 @dataclass(frozen=True)

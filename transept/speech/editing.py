@@ -45,10 +45,19 @@ def shifted(segments: Sequence[Segment], seconds: float) -> list[Segment]:
     return numbered(moved)
 
 
-def renamed(segments: Sequence[Segment], names: Mapping[str, str]) -> list[Segment]:
-    """Return the segments with speakers renamed. Raises ParameterError for a name that no speaker has."""
+def renamed(segments: Sequence[Segment], names: Mapping[str, str] | Sequence[str]) -> list[Segment]:
+    """Return the segments with speakers renamed. names: of each speaker, or in the order of their first segments.
+
+    Raises ParameterError for a name that no speaker has, and for more names than speakers.
+    """
+    if isinstance(names, list | tuple):
+        speakers = list(dict.fromkeys(segment.speaker for segment in segments if segment.speaker is not None))
+        if len(names) > len(speakers):
+            message = f"{{speaker_names}} has {len(names)} names, and the transcript has {len(speakers)} speakers"
+            raise ParameterError(message, param="speaker_names", value=names)
+        names = dict(zip(speakers, names, strict=False))
     if not isinstance(names, Mapping):
-        raise wrong_field("speaker_names", 'a dict {"old": "new"}', names)
+        raise wrong_field("speaker_names", 'a dict {"old": "new"} or a list of names', names)
     known = {segment.speaker for segment in segments} - {None}
     for name, new in names.items():
         if not (isinstance(name, str) and isinstance(new, str) and new.strip()):

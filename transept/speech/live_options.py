@@ -7,6 +7,7 @@ from functools import partial
 from typing import Annotated, Literal
 
 from transept.options import Option, declares_options, take_options
+from transept.speech.speaker_options import OF_SPEAKERS
 
 AUTO, ATTENTION, AGREEMENT = POLICIES = ("auto", "attention", "agreement")
 
@@ -18,8 +19,8 @@ NOT_OF_LIVE = (
     *("prefix", "temperature", "best_of", "prompt_reset_on_temperature", "glossary", "redact", "without_timestamps"),
     *("max_initial_timestamp", "token_logprobs", "word_timestamps", "refine_word_times", "clip_timestamps"),
     *("hallucination_silence_threshold", "multilingual", "language_detection_segments", "channel", "audio_track"),
-    *("diarize", "chunk_length", "encoder_context", "mode", "batched", "batch_size", "vad", "vad_options", "seed"),
-    *("carry_initial_prompt", "even_loudness"),
+    *("chunk_length", "encoder_context", "mode", "batched", "batch_size", "vad", "vad_options", "seed"),
+    *("carry_initial_prompt", "even_loudness", *OF_SPEAKERS),
 )
 
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from transept.core.option_types import EngineKeywords
 from transept.speech.vad.options import VadOptions
+from transept.speech.voices.store import Voices
 
 
 class VadKeywords(TypedDict, total=False):
@@ -81,7 +82,6 @@ class AlignmentKeywords(TypedDict, total=False):
     multilingual: bool
     language_detection_segments: int
     language_detection_threshold: float
-    channel: Literal["mix", "left", "right", "each"]
     audio_track: int | str | None
     even_loudness: bool
     chunk_length: float | None
@@ -92,6 +92,7 @@ class AlignmentKeywords(TypedDict, total=False):
     vad: bool
     vad_options: VadOptions | VadKeywords | str
     seed: int
+    channel: Literal["mix", "left", "right", "each"]
     num_beams: int | None
     log_prob_threshold: float | None
     condition_on_prev_tokens: bool
@@ -111,8 +112,17 @@ class TranscriptionKeywords(AlignmentKeywords, total=False):
     redact: Sequence[str] | str | None
     word_timestamps: bool
     diarize: bool
+    speakers: int | None
+    min_speakers: int | None
+    max_speakers: int | None
+    speaker_names: Sequence[str] | str | None
+    voices: Voices | pathlib.Path | Mapping[str, Any] | str | None
+    same_speakers: bool
+    add_voices: bool
     target: str | None
     tgt_lang: str | None
+    num_speakers: int | None
+    speakers_expected: int | None
 
 
 class LiveOptionKeywords(TypedDict, total=False):

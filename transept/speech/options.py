@@ -38,12 +38,12 @@ from transept.speech.option_values import (
     token_ids,
 )
 from transept.speech.redaction import redacted_kinds
+from transept.speech.speaker_options import OF_SPEAKERS, SpeakerOptions
 from transept.speech.vad.options import RECORDING, VadOptions
 
 DEFAULT_MODEL = "base"
 TASKS = ("transcribe", "translate")
 AUTO, SEQUENTIAL, BATCHED = MODES = ("auto", "sequential", "batched")
-EACH = "each"  # of the channels, as `transept.multimodal.channels` calls them
 TRANSLATES_TO = "en"  # target language of the task "translate" without target_language, as in Whisper
 FALLBACK_TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 MOST_LENGTH_PENALTY = 100.0  # a power; beyond it numbers overflow
@@ -57,16 +57,12 @@ APPEND_PUNCTUATIONS = "\"'.。,，!！?？:：”)]}、"  # noqa: RUF001  full-w
 
 SPEECH, TIMES, DECODING = "speech and language", "times", "decoding"
 speech, times, recording, decoding = (partial(Option, group=each) for each in (SPEECH, TIMES, RECORDING, DECODING))
-NOT_OF_ALIGNMENT = ("task", "target_language", "word_timestamps", "diarize", "glossary", "redact")
+NOT_OF_ALIGNMENT = ("task", "target_language", "word_timestamps", *OF_SPEAKERS, "glossary", "redact")
 
 
-@declares_options("transcription has no option")
 @dataclass(frozen=True)
-class TranscriptionOptions:
-    """How a recording is transcribed.
-
-    Raises ParameterError for an unknown option, a value out of range, or options that contradict each other.
-    """
+class SpeechOptions:
+    """How the text of a recording is found."""
 
     language: Annotated[
         str | None,
@@ -365,12 +361,6 @@ class TranscriptionOptions:
     language_detection_threshold: Annotated[
         float, speech("probability at which language detection stops", metavar="P", ge=0)
     ] = 0.5
-    channel: Annotated[
-        Literal["mix", "left", "right", "each"],
-        recording(
-            "left, right, or each: every channel is a speaker of one transcript", metavar="WHICH", default="mix, of all"
-        ),
-    ] = "mix"
     audio_track: Annotated[
         int | str | None,
         recording(
@@ -385,13 +375,6 @@ class TranscriptionOptions:
         recording(
             "raise quiet speech to the level of the rest first, by up to 40 dB",
             "For recordings with a low level, or with a speaker far from the microphone.",
-        ),
-    ] = False
-    diarize: Annotated[
-        bool,
-        recording(
-            "tell speakers apart, with an installed diarizer plugin",
-            "Segments are cut where the speaker changes, between words.",
         ),
     ] = False
     chunk_length: Annotated[
@@ -475,18 +458,21 @@ class TranscriptionOptions:
             points.append(length)
         return list(zip(points[::2], points[1::2], strict=True))
 
-    def refuse_speakers(self) -> None:
-        """Raise ParameterError for options about speakers, in calls that return no transcript."""
-        if self.channel == EACH or self.diarize:
-            advice = "{channel='left'} or {channel='right'} is one here"
-            message = f"{{channel='each'}} and {{diarize}} are for transcripts; {advice}"
-            raise refusal(self, message, "channel" if self.channel == EACH else "diarize")
+
+@declares_options("transcription has no option")
+@dataclass(frozen=True)
+class TranscriptionOptions(SpeakerOptions, SpeechOptions):
+    """How a recording is transcribed.
+
+    Raises ParameterError for an unknown option, a value out of range, or options that contradict each other.
+    """
 
     def __post_init__(self) -> None:
         take_options(self)
         freeze = object.__setattr__
         if self.hallucination_silence_threshold is not None:
             freeze(self, "word_timestamps", True)
+        self._take_speakers()
         self._check_contradictions()
         if self.batched:
             freeze(self, "mode", BATCHED)
@@ -503,8 +489,6 @@ class TranscriptionOptions:
             raise ParameterError(message, param=part, others=["vad"])
         if self.length_penalty is not None and self.gnmt_length_penalty is not None:
             raise refusal(self, "{length_penalty=} and {gnmt_length_penalty=} are two formulas; give one of them")
-        if self.diarize and self.channel == EACH:
-            raise refusal(self, "{channel=} tells speakers apart by their channels; leave {diarize=} out")
         if self.multilingual and self.language is not None:
             message = "{multilingual=} detects the language of every window, so {language=} has no meaning"
             raise refusal(self, message, "language")

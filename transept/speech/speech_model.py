@@ -25,6 +25,7 @@ from transept.registry.diarizers import Diarizer, find_diarizer
 from transept.registry.name_finders import NameFinder, find_name_finder
 from transept.registry.plugin_calls import call_declared
 from transept.registry.plugins import discover
+from transept.registry.voice_embedders import VoiceEmbedder, find_voice_embedder
 from transept.registry.word_aligners import WordAligner, find_word_aligner
 from transept.speech.calibration import calibrated_margin
 from transept.speech.language_names import LANGUAGES
@@ -32,6 +33,7 @@ from transept.speech.live_options import AGREEMENT, ATTENTION
 from transept.speech.options import BEAMS, DEFAULT_BEST_OF, TRANSLATES_TO, TranscriptionOptions
 from transept.speech.redaction import NAMES
 from transept.speech.tokenizer import SpeechTokenizer
+from transept.speech.voices.store import Voices
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -147,7 +149,7 @@ class SpeechModel:
                     others=("max_num_seqs", name),
                 )
         if options.diarize:
-            _ = self.diarizer
+            self._check_speakers(options)
         if NAMES in options.redact:
             _ = self.name_finder
         if options.multilingual and not self.detects:
@@ -298,6 +300,24 @@ class SpeechModel:
             f"this model does not translate to {asked or target!r}; {{target_language}} may be {known}, or the spoken "
             "language if {language} names it",
         )
+
+    def _check_speakers(self, options: TranscriptionOptions) -> None:
+        """Raise ParameterError for options about speakers that the installed plugins cannot follow."""
+        lowest, highest = options.bounds
+        if (ignored := self.diarizer.ignored(min_speakers=lowest, max_speakers=highest)) is not None:
+            asked = "speakers" if options.speakers else ignored
+            message = (
+                f"{{{asked}=}} needs a diarizer that takes {ignored}; {self.diarizer.plugin.name} "
+                f"({self.diarizer.plugin.distribution}) finds the number by itself: leave {{{asked}}} out"
+            )
+            raise refusal(options, message)
+        if options.voices is not None or options.same_speakers:
+            (options.voices or Voices()).check_model(self.voice_embedder.model.name)
+
+    @cached_property
+    def voice_embedder(self) -> VoiceEmbedder:
+        """The installed voice embedder. Raises ParameterError unless exactly one is installed."""
+        return find_voice_embedder(discover(), "voices")
 
     @cached_property
     def diarizer(self) -> Diarizer:

@@ -38,11 +38,13 @@ from transept.speech.options import AUTO, DEFAULT_MODEL, NOT_OF_ALIGNMENT, Trans
 from transept.speech.progress import AudioProgress
 from transept.speech.recording import AudioInput
 from transept.speech.results import in_order, lasting_event, lasting_transcript, reported
+from transept.speech.same_speakers import SameSpeakers
 from transept.speech.segments import Found, Opened, Segment
 from transept.speech.speech_model import ONLY_LANGUAGE, SpeechModel
 from transept.speech.stream import SegmentStream
 from transept.speech.transcript import DetectedLanguage, Transcript, TranscriptionInfo
 from transept.speech.vad.spans import SAMPLE_RATE as VAD_RATE
+from transept.speech.voices.store import Voices
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -102,7 +104,8 @@ class Transcriber(ClosesEngine):
         Raises MediaError for audio that cannot be read.
         """
         _refuse_several(audio)
-        transcript: Transcript = self._result(self._edited(audio, self._checked(options)), progress)
+        checked = self._checked(options)
+        transcript: Transcript = self._result(self._edited(audio, checked), progress, checked)
         return transcript
 
     @shows_options(TranscriptionOptions)
@@ -143,7 +146,8 @@ class Transcriber(ClosesEngine):
         """
         _refuse_other_than_list(audios)
         checked = self._checked(options)
-        return reported(self._run((self._edited(audio, checked) for audio in audios), progress), on_info, on_segment)
+        jobs = (self._edited(audio, checked) for audio in audios)
+        return reported(self._run(jobs, progress, checked), on_info, on_segment)
 
     @shows_options(TranscriptionOptions)
     def stream(
@@ -154,7 +158,8 @@ class Transcriber(ClosesEngine):
         Reading from it raises MediaError for audio that cannot be read.
         """
         _refuse_several(audio)
-        return SegmentStream(self._run([self._edited(audio, self._checked(options))], progress))
+        checked = self._checked(options)
+        return SegmentStream(self._run([self._edited(audio, checked)], progress, checked))
 
     @shows_options(TranscriptionOptions, without=NOT_OF_ALIGNMENT)
     def align(
@@ -268,7 +273,9 @@ class Transcriber(ClosesEngine):
 
         Its events are an Opened, a TranscriptionInfo, then Founds. Raises ParameterError at once for a bad option.
         """
-        return self._edited(audio, self._checked(options))
+        checked = self._checked(options)
+        checked.refuse_several("is for calls that take several recordings, such as transcribe_many; leave it out")
+        return self._edited(audio, checked)
 
     def _edited(self, audio: AudioInput, options: TranscriptionOptions) -> Job:
         """Return the job of one recording, with its text corrected and redacted as the options ask."""
@@ -299,17 +306,22 @@ class Transcriber(ClosesEngine):
         refuse_misplaced(options, declared(TranscriptionOptions), declared(EngineConfig), where)
         return self.model.options(options)
 
-    def _result(self, job: Job, progress: bool | None = False) -> Any:
+    def _result(self, job: Job, progress: bool | None = False, options: TranscriptionOptions | None = None) -> Any:
         """Run one job and return its result. Raises the error that it ends with."""
-        with closing(self._run([job], progress)) as events:
+        with closing(self._run([job], progress, options)) as events:
             *_, (_, result) = events
         if isinstance(result, TranseptError):
             raise result
         return result
 
-    def _run(self, jobs: Iterable[Job], progress: bool | None) -> Generator[tuple[int, Any], None, None]:
+    def _run(
+        self, jobs: Iterable[Job], progress: bool | None, options: TranscriptionOptions | None
+    ) -> Generator[tuple[int, Any], None, None]:
         """Run jobs together. Yields their events and results, each with its job's index, and updates the bar."""
-        config, runner = self.engine.config, self.engine.runner
+        config, runner, named = self.engine.config, self.engine.runner, None
+        if options is not None and options.same_speakers:
+            model = self.model.voice_embedder.model
+            named = SameSpeakers(options.voices or Voices(), model, writes=options.add_voices)
         with (
             AudioProgress(progress) as bar,
             closing(runner.run(jobs, min(MAX_RECORDINGS, config.max_num_seqs), config.max_num_seqs)) as events,
@@ -321,7 +333,10 @@ class Transcriber(ClosesEngine):
                     bar.reached(index, event.progress_seconds)
                 elif isinstance(event, Transcript):
                     bar.reached(index, event.duration)
-                yield index, event
+                if named is None:
+                    yield index, event
+                else:
+                    yield from named(index, event)
 
 
 def _refuse_several(audio: Any) -> None:

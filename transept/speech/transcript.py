@@ -164,10 +164,11 @@ class Transcript:
         """Return the transcript moved by some seconds, earlier if negative. Segments that end before 0 are dropped."""
         return self._moved(editing.shifted(self.segments, seconds), seconds)
 
-    def renamed(self, names: Mapping[str, str]) -> Transcript:
-        """Return the transcript with other names of speakers, such as ``{"SPEAKER_00": "Anna"}``.
+    def renamed(self, names: Mapping[str, str] | Sequence[str]) -> Transcript:
+        """Return the transcript with other names of speakers.
 
-        Raises ParameterError for a speaker that it does not have.
+        names: such as ``{"SPEAKER_00": "Anna"}``, or names in the order in which the speakers first speak.
+        Raises ParameterError for a speaker that it does not have, and for more names than speakers.
         """
         return self.with_segments(editing.renamed(self.segments, names))
 

@@ -38,20 +38,37 @@ class Stretch(NamedTuple):
     end: int
 
 
-def turns_of(waveform: npt.NDArray[np.float32], sample_rate: int) -> list[tuple[float, float, str]]:
+def turns_of(
+    waveform: npt.NDArray[np.float32],
+    sample_rate: int,
+    min_speakers: int | None = None,
+    max_speakers: int | None = None,
+) -> list[tuple[float, float, str]]:
     """Return (start, end, speaker) in order of time, for Transept's hook `diarize`.
 
     waveform: float32 [num_samples], mono.
     """
-    if sample_rate != RATE:
-        waveform = librosa.resample(waveform, orig_sr=sample_rate, target_sr=RATE, res_type="soxr_hq")
+    waveform = _at_own_rate(waveform, sample_rate)
     spans = _speech(waveform)
     if not spans:
         return []
     stretches, mels = _stretches(waveform, spans)
     sure = np.array([len(each) >= SHORTEST_SURE for each in mels])
-    voices = _voices(embeddings(mels), sure)
+    voices = _voices(embeddings(mels), sure, min_speakers, max_speakers)
     return _turns(spans, stretches, voices)
+
+
+def voice_of(waveform: npt.NDArray[np.float32], sample_rate: int) -> npt.NDArray[np.float32]:
+    """Return the embedding of a voice, for Transept's hook `embed_voice`. waveform: float32 [num_samples], mono."""
+    waveform = _at_own_rate(waveform, sample_rate)
+    _, mels = _stretches(waveform, [(0, len(waveform))])
+    return np.asarray(embeddings(mels).mean(axis=0), np.float32)
+
+
+def _at_own_rate(waveform: npt.NDArray[np.float32], sample_rate: int) -> npt.NDArray[np.float32]:
+    if sample_rate == RATE:
+        return waveform
+    return librosa.resample(waveform, orig_sr=sample_rate, target_sr=RATE, res_type="soxr_hq")
 
 
 def _speech(waveform: npt.NDArray[np.float32]) -> list[tuple[int, int]]:
@@ -88,20 +105,45 @@ def _stretches(
     return stretches, mels
 
 
-def _voices(points: npt.NDArray[np.float32], sure: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+def _voices(
+    points: npt.NDArray[np.float32],
+    sure: npt.NDArray[np.bool_],
+    min_speakers: int | None = None,
+    max_speakers: int | None = None,
+) -> npt.NDArray[np.intp]:
     """Return the number of each stretch's voice. points: [stretches, size]. sure: True if it may make a voice."""
     clustered = points[sure] if sure.any() else points
     clustered = clustered[:: 1 + len(clustered) // MOST_CLUSTERED]
     if len(clustered) < 2:
         return np.zeros(len(points), np.intp)
-    clusters = AgglomerativeClustering(
-        n_clusters=None, metric="cosine", linkage="average", distance_threshold=SAME_VOICE
-    ).fit_predict(clustered)
-    sizes = np.bincount(clusters)
-    kept = np.flatnonzero(sizes >= min(FEWEST_STRETCHES, sizes.max()))
+    clusters = _clusters(clustered, distance_threshold=SAME_VOICE)
+    kept = _large(clusters)
+    wanted = min(max(len(kept), min_speakers or 1), max_speakers or len(points), len(clustered))
+    num_clusters = wanted
+    while len(kept) != wanted:  # clusters too small for a voice are apart as well
+        clusters = _clusters(clustered, n_clusters=num_clusters)
+        kept = _large(clusters, 1 if num_clusters == len(clustered) else FEWEST_STRETCHES)[:wanted]
+        num_clusters += 1
     centres = np.stack([clustered[clusters == cluster].mean(axis=0) for cluster in kept])
     centres /= np.linalg.norm(centres, axis=1, keepdims=True)
     return (points @ centres.T).argmax(axis=1)
+
+
+def _clusters(
+    points: npt.NDArray[np.float32], n_clusters: int | None = None, distance_threshold: float | None = None
+) -> npt.NDArray[np.intp]:
+    """Return the cluster of each point: so many, or all whose mean distance is larger than the threshold."""
+    method = AgglomerativeClustering(
+        n_clusters=n_clusters, metric="cosine", linkage="average", distance_threshold=distance_threshold
+    )
+    return np.asarray(method.fit_predict(points), np.intp)
+
+
+def _large(clusters: npt.NDArray[np.intp], fewest: int = FEWEST_STRETCHES) -> npt.NDArray[np.intp]:
+    """Return the clusters with enough points for a voice, at least one, the largest first."""
+    sizes = np.bincount(clusters)
+    order = np.argsort(-sizes, kind="stable")
+    return order[sizes[order] >= min(fewest, sizes.max())]
 
 
 def _turns(

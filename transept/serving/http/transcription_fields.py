@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,12 +15,15 @@ from transept.options import Option, declared, declares_options, made_of, take_o
 from transept.serving.http.fields import FORM, Body
 from transept.speech.options import TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
+from transept.speech.speaker_options import OF_SEVERAL, listed_names
 from transept.speech.vad.options import VadOptions
 
 GRANULARITIES = ("segment", "word")
 INCLUDED = ("logprobs",)
 OPENAI_PARTS = {"min_silence_duration_ms": "silence_duration_ms", "speech_pad_ms": "prefix_padding_ms"}
-NO_NAMES = "this server cannot assign given names to speakers"
+MOST_KNOWN_SPEAKERS = 100  # of a request; OpenAI takes 4
+REFERENCE = re.compile(r"data:[\w.+/-]*(?:;[\w=.+-]+)*;base64,([A-Za-z0-9+/=\s]+)")
+BETWEEN_REFERENCES = re.compile(r",(?=data:)")
 A_STRATEGY = 'auto, or {"type": "server_vad"} with optional threshold, silence_duration_ms and prefix_padding_ms'
 VAD = {name: each.option for name, each in declared(VadOptions).items()}
 
@@ -60,6 +65,23 @@ def _words(known: Sequence[str], name: str, given: Any) -> tuple[str, ...]:
                 f"{{{name}}} may hold {' and '.join(known)}, not {word[:100]!r}", param=name, value=given
             )
     return words
+
+
+def _references(name: str, given: Any) -> tuple[bytes, ...]:
+    """Parse recordings of speakers: data URLs in base64, with commas between them."""
+    if isinstance(given, tuple):
+        return given
+    found: list[bytes] = []
+    for url in BETWEEN_REFERENCES.split(given):
+        match = REFERENCE.fullmatch(url.strip())
+        try:
+            if match is None or len(found) == MOST_KNOWN_SPEAKERS:
+                raise ValueError
+            found.append(base64.b64decode(match[1]))
+        except ValueError:
+            message = f"{{{name}}} must be at most {MOST_KNOWN_SPEAKERS} URLs such as data:audio/wav;base64,UklGR..., "
+            raise ParameterError(f"{message}not {shown(url[:40])}", param=name, value=url[:40]) from None
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -105,10 +127,24 @@ class OwnFields:
     languages: Annotated[
         tuple[str, ...], Option("OpenAI's name for language", "One at most.", parse=partial(_words, ()))
     ] = ()
+    voices: Annotated[
+        str | None,
+        Option("known voices, after which speakers are named", "The JSON of a file of `transept voices`."),
+    ] = None
+    known_speaker_names: Annotated[
+        tuple[str, ...],
+        Option(
+            "names of speakers whose voices known_speaker_references have", "In the same order.", parse=listed_names
+        ),
+    ] = ()
+    known_speaker_references: Annotated[
+        tuple[bytes, ...],
+        Option("a recording of each of known_speaker_names, as data URL", parse=_references),
+    ] = ()
     progress: Annotated[bool, Option("also stream the place in the queue and the progress")] = False
 
 
 BODY = Body(
     *(FORM, Recording, OwnFields, TranscriptionOptions, SubtitleLayout),
-    refused={"known_speaker_names": NO_NAMES, "known_speaker_references": NO_NAMES},
+    without=OF_SEVERAL,
 )

@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from transept.core.jobs.job import Job, Offload
 from transept.core.scheduling.growing_text import GrowingText
-from transept.errors import ParameterError, shown
+from transept.errors import MediaError, ParameterError, shown
 from transept.multimodal.audio_limits import RESERVATION
 from transept.multimodal.channels import EACH
 from transept.serving.async_engine import Queued, Ticket
-from transept.serving.async_tasks import last
+from transept.serving.async_tasks import AsyncTranscriber, last
 from transept.serving.audio_memory import AudioShare
 from transept.serving.errors import ApiError
 from transept.serving.http import forms
@@ -38,12 +40,14 @@ from transept.serving.http.transcription_answers import (
 )
 from transept.serving.http.transcription_fields import BODY, OPENAI_PARTS, OwnFields, ServerVad
 from transept.serving.models import ServedModel, translates_to
+from transept.serving.settings import ServerSettings
 from transept.speech.options import FALLBACK_TEMPERATURES, TRANSLATES_TO, TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.output.writers import FORMATS, SUBTITLES, format_transcript
 from transept.speech.segments import Found, Opened, has_speakers
 from transept.speech.speech_model import SpeechModel
 from transept.speech.transcript import Transcript, TranscriptionInfo
+from transept.speech.voices.store import Voices
 from transept.speech.word_breaks import joined_text
 
 router = APIRouter(tags=["speech"])
@@ -110,7 +114,12 @@ async def _respond(request: Request, place: Place, form: Given, task: str) -> Re
     model, ticket = await place.take(asked.fields.model, translates_to(target))
     assert model.speech is not None
     try:
+        if asked.options.get("voices") is None and _may_name_speakers(asked.options):
+            asked.options["voices"] = await run_in_threadpool(_voices_of, request.app.state.settings)
         job = model.speech.job(upload.data, **asked.options)
+        if asked.fields.known_speaker_names:
+            job.close()
+            job = _with_references(model.speech, upload.data, asked)
     except ParameterError as error:
         raise asked.form.error(error) from error
     share = request.app.state.models.audio_memory.share()
@@ -120,6 +129,38 @@ async def _respond(request: Request, place: Place, form: Given, task: str) -> Re
     if asked.fields.stream:
         return await event_stream(request, _stream(model.speech.transcriber.model, events, asked), place.stack)
     return await attended(request, _whole(model.speech.transcriber.model, events, asked))
+
+
+def _voices_of(settings: ServerSettings) -> Voices | None:
+    """Return the server's known voices. Raises RuntimeError for a file that cannot be read, the server's fault."""
+    try:
+        return settings.known_voices()
+    except ParameterError as error:
+        raise RuntimeError(str(error)) from error
+
+
+def _may_name_speakers(options: dict[str, Any]) -> bool:
+    """True if speakers are told apart by their voices, and have no given names."""
+    checked = TranscriptionOptions(**options)
+    return checked.diarize and not checked.speaker_names
+
+
+def _with_references(speech: AsyncTranscriber, audio: bytes | str, asked: Asked) -> Job:
+    """A job: embed OpenAI's references of speakers, then transcribe with these voices."""
+
+    def enrolled() -> Voices:
+        voices = Voices()
+        names, references = asked.fields.known_speaker_names, asked.fields.known_speaker_references
+        for name, reference in zip(names, references, strict=True):
+            try:
+                voices = voices.enrolled(name, reference)
+            except MediaError as error:
+                message = f"{{known_speaker_references}}, that of {name}: {error}"
+                raise ParameterError(message, param="known_speaker_references") from error
+        return voices
+
+    voices = yield Offload(enrolled)
+    return (yield from speech.job(audio, **{**asked.options, "voices": voices}))
 
 
 def target_of(task: str | None, target_language: str | None) -> str | None:
@@ -140,11 +181,23 @@ def _asked(form: Given, task: str) -> Asked:
         options["word_timestamps"] = True
     if fields.include:
         options["token_logprobs"] = True
+    if fields.voices is not None:
+        options["voices"] = fields.voices
+    if len(fields.known_speaker_names) != len(fields.known_speaker_references):
+        message = "known_speaker_names and known_speaker_references differ in number: send one recording for each name"
+        raise ApiError(400, message, param="known_speaker_references", code="invalid_value")
+    if fields.known_speaker_names:
+        if fields.voices is not None:
+            message = "voices and known_speaker_names both name speakers by their voices: send one of them"
+            raise ApiError(400, message, param="known_speaker_names", code="invalid_value")
+        options["voices"] = Voices()  # until the references are embedded
     if layout.needs_words and fields.response_format in SUBTITLES:
         options.setdefault("word_timestamps", True)
     sent = {option: field for option, field in OPENAI_NAMES.items() if option not in form.values}
     if fields.response_format == "diarized_json" and options.get("channel") != EACH:
         options["diarize"], sent["diarize"] = True, "response_format=diarized_json"
+    if fields.known_speaker_names:
+        sent["voices"] = "known_speaker_names"
     if fields.stream and fields.response_format not in STREAMED:
         message = (
             f"a stream has events, not {fields.response_format}: leave stream out, or use one of {', '.join(STREAMED)}"

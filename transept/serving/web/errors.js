@@ -29,6 +29,7 @@ const LABELS = {
   channel: "Channels",
   audio_track: "Audio track",
   diarize: "Tell speakers apart",
+  speakers: "Number of speakers",
   word_timestamps: "Times of words",
   prompt: "Context",
   initial_prompt: "Context",

@@ -355,7 +355,7 @@ function pathOf(options) {
 }
 
 function formOf(item, blob) {
-  const { model, language, target, channel, track, diarize, words, prompt, hotwords } = item.options;
+  const { model, language, target, channel, track, diarize, speakers, words, prompt, hotwords } = item.options;
   const form = new FormData();
   form.append("model", model);
   form.append("stream", "true");
@@ -365,6 +365,7 @@ function formOf(item, blob) {
   if (channel) form.append("channel", channel);
   if (track) form.append("audio_track", track);
   if (diarize) form.append("diarize", "true");
+  if (speakers) form.append("speakers", speakers);
   if (words) form.append("word_timestamps", "true");
   if (prompt) form.append("prompt", prompt);
   if (hotwords) form.append("hotwords", hotwords);

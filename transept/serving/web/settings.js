@@ -4,7 +4,7 @@
 import { byId, fillSelect, setText } from "./dom.js";
 import { languageName } from "./words.js";
 
-const FIELDS = ["model", "language", "translate", "target-language", "channel", "audio-track", "diarize", "words", "prompt", "hotwords"];
+const FIELDS = ["model", "language", "translate", "target-language", "channel", "audio-track", "diarize", "speakers", "words", "prompt", "hotwords"];
 
 /** Codes and names of languages, by name. */
 function byName(languages) {
@@ -31,7 +31,7 @@ export class Settings {
     byId("options").addEventListener("submit", (event) => event.preventDefault());
     byId("options").addEventListener("change", (event) => {
       this.#keep();
-      if (["model", "channel"].includes(event.target.id)) this.#show();
+      if (["model", "channel", "diarize"].includes(event.target.id)) this.#show();
     });
   }
 
@@ -56,7 +56,8 @@ export class Settings {
       target: this.#targets.length ? byId("target-language").value : "",
       channel: byId("channel").value,
       track: byId("audio-track").value.trim(),
-      diarize: this.#mayDiarize && byId("diarize").checked,
+      diarize: this.#diarizes,
+      speakers: this.#diarizes ? byId("speakers").value.trim() : "",
       words: (model?.word_timestamps ?? true) && byId("words").checked,
       prompt: byId("prompt").value.trim(),
       hotwords: byId("hotwords").value.trim(),
@@ -82,6 +83,10 @@ export class Settings {
   /** If each channel is a speaker, no diarization is needed. */
   get #mayDiarize() {
     return Boolean(this.#model?.diarizes) && byId("channel").value !== "each";
+  }
+
+  get #diarizes() {
+    return this.#mayDiarize && byId("diarize").checked;
   }
 
   /** Only what the model can do is offered; a choice of one is no choice. */
@@ -112,6 +117,7 @@ export class Settings {
       byId("target-language").value || this.#kept["target-language"],
     );
     byId("diarize-field").hidden = !this.#mayDiarize;
+    byId("speakers-field").hidden = !this.#diarizes;
     byId("words-field").hidden = model?.word_timestamps === false;
   }
 

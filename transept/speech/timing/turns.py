@@ -17,6 +17,7 @@ from transept.speech.segments import Segment
 from transept.speech.word_breaks import parts_of_words
 
 Owner = TypeVar("Owner")
+SAME_TIME = 1e-6  # seconds; smaller differences are rounding errors
 Decode: TypeAlias = Callable[[Sequence[int]], str]  # tokens -> their text, without timestamps
 
 
@@ -30,14 +31,18 @@ class Turns:
         self.owners = np.array([self.speakers.index(turn.speaker) for turn in turns], np.intp)
 
     def speaker(self, start: float, end: float) -> str | None:
-        """Return who speaks longest between two times, or has the nearest turn; None without turns."""
+        """Return who speaks longest between two times, or has the nearest turn; None without turns.
+
+        Of several who speak as long, return the one whose turn began first: a voice that joins does not take over.
+        """
         if not self.speakers:
             return None
         overlaps = np.minimum(self.ends, end) - np.maximum(self.starts, start)  # [turns], seconds; negative: distances
         if overlaps.max() <= 0.0:
             return self.speakers[self.owners[overlaps.argmax()]]
         seconds = np.bincount(self.owners, weights=overlaps.clip(0.0), minlength=len(self.speakers))
-        return self.speakers[int(seconds.argmax())]
+        longest = (overlaps > 0.0) & (seconds[self.owners] > seconds.max() - SAME_TIME)  # [turns]
+        return self.speakers[self.owners[np.where(longest, self.starts, np.inf).argmin()]]
 
     def cut(self, segment: Segment, decode: Decode) -> list[Segment]:
         """Cut a segment between words of different speakers. Without word times it stays whole."""

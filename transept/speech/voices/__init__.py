@@ -1,0 +1,1 @@
+"""Known voices: the file of enrolled voices, the embeddings of a recording's speakers, and which of them match."""
