@@ -19,7 +19,7 @@ from transept.plugins.speakers.pieces import Piece, cut_into_pieces, join_turns
 from transept.plugins.speakers.segmentation import RATE, segment
 
 STEP_FRAMES = 10  # the lengths of embedded stretches are multiples of it, so that many share a batch
-FEWEST_FRAMES = 30
+FEWEST_FRAMES, MOST_FRAMES = 30, 150  # of a stretch; longer ones cost time and tell speakers apart no better
 
 
 def find_turns(
@@ -37,13 +37,13 @@ def find_turns(
 
 
 def _stretches(samples: npt.NDArray[np.float32], pieces: Sequence[Piece]) -> list[npt.NDArray[np.float32]]:
-    """Return the filter banks of each piece, [MELS, frames]. Very short pieces take some frames around them."""
+    """Return filter banks of the middle of each piece, [MELS, frames]; of short pieces, also of their surroundings."""
     least = (FEWEST_FRAMES + 3) * RATE // FRAMES_PER_SECOND
     mels = filter_banks(np.pad(samples, (0, max(0, least - len(samples)))), MELS)
     stretches = []
     for piece in pieces:
         frames = int((piece.end - piece.start) * FRAMES_PER_SECOND) // STEP_FRAMES * STEP_FRAMES
-        length = min(max(frames, FEWEST_FRAMES), mels.shape[1])
+        length = min(max(frames, FEWEST_FRAMES), MOST_FRAMES, mels.shape[1])
         first = round((piece.start + piece.end) / 2 * FRAMES_PER_SECOND - length / 2)
         first = min(max(first, 0), mels.shape[1] - length)
         stretches.append(mels[:, first : first + length])

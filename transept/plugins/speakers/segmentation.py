@@ -21,7 +21,7 @@ from transept.plugins.speakers.weights import read_weights
 
 RATE = 16_000  # Hz
 CHUNK = 10 * RATE  # samples of one input of the training
-STEP = CHUNK // 2  # samples between the starts of chunks
+STEP = CHUNK * 3 // 4  # samples between the starts of chunks
 EDGE = (CHUNK - STEP) // 2  # samples at both ends of a chunk that belong to its neighbours
 VOICES = 3  # at most in one chunk
 HOP = 270  # samples between the starts of frames; 16.9 ms
