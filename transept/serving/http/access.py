@@ -81,6 +81,8 @@ class Access:
             if message["type"] in ("http.response.start", "websocket.http.response.start", "websocket.accept"):
                 status = message.get("status", UPGRADED)
                 MutableHeaders(scope=message)["X-Request-Id"] = request_id
+            elif message["type"] == "websocket.close" and not status:
+                status = 403  # as the server answers the client
             await send(message)
 
         is_websocket = scope["type"] == "websocket"

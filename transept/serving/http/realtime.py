@@ -21,7 +21,6 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Request, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
-from transept.errors import ParameterError
 from transept.serving.errors import ApiError, answer_to
 from transept.serving.live_streams import LiveStreams
 from transept.serving.realtime.events import error_event
@@ -59,11 +58,11 @@ async def realtime(socket: WebSocket) -> None:
     try:
         with streams.place() as end:
             await _Conversation(socket, settings, end).hold()
-    except (ApiError, ParameterError) as error:
-        answer = answer_to(socket.scope, error)
-        await _close(socket, answer, CODES.get(answer.status, BROKEN))
     except WebSocketDisconnect:
         pass
+    except Exception as error:
+        answer = answer_to(socket.scope, error)
+        await _close(socket, answer, CODES.get(answer.status, BROKEN))
 
 
 class _Conversation:
