@@ -152,6 +152,41 @@ def test_the_asynchronous_client_commits_its_own_turns_and_clears(server: ServeP
     server.wait_until_idle()
 
 
+def test_each_utterance_is_an_item_with_times_in_the_whole_audio(
+    openai_client: openai.OpenAI, speech: np.ndarray
+) -> None:
+    """The second update ends a live job, so the times of the second utterance need the offset of the first."""
+    words, tentative = (f"item.input_audio_transcription.{each}" for each in ("words", "tentative"))
+    events: list[Any] = []
+    with openai_client.realtime.connect(extra_query=TRANSCRIPTION) as connection:
+        for language in ("en", None):
+            connection.session.update(
+                session={**settings(transcription={"language": language}), "include": [words, tentative]}
+            )
+            for packet in packets(speech):
+                connection.input_audio_buffer.append(audio=packet)
+            for event in connection:
+                assert event.type != "error", event
+                events.append(event)
+                if event.type == f"{OF_ITEM}.completed":
+                    break
+    assert any(each.type == f"{OF_ITEM}.tentative" and each.text for each in events)
+    checked(
+        [each for each in events if each.type.startswith(("conversation", "input")) and "tentative" not in each.type]
+    )
+    first, second = (each for each in events if each.type == f"{OF_ITEM}.completed")
+    assert word_error_rate([(TEXT, first.transcript), (TEXT, second.transcript)]) < 0.2
+    heard = [[each["word"] for each in found.words] for found in (first, second)]
+    assert ["".join(each).strip() for each in heard] == [first.transcript, second.transcript]
+    begins = [each.audio_start_ms / 1000 for each in events if each.type == "input_audio_buffer.speech_started"]
+    seconds = len(speech) / RATE
+    assert begins[0] < 1 < seconds <= begins[1] < seconds + 1
+    for begin, found in zip(begins, (first, second), strict=True):
+        times = [each[end] for each in found.words for end in ("start", "end")]
+        assert times == sorted(times)
+        assert begin <= times[0] < times[-1] < begin + seconds
+
+
 @pytest.mark.parametrize("encoding", ["audio/pcmu", "audio/pcma", "audio/pcm 16000"])
 def test_telephones_and_other_rates(
     encoding: str, openai_client: openai.OpenAI, server: ServeProcess, speech: np.ndarray
