@@ -1,9 +1,9 @@
 """Rare names with and without 1,000 keywords: errors in names and in other words, and the time of decoding.
 
-    python -m benchmarks.keywords [--models tiny.en base] [--beams 1 5] [--half tuned held-out] [--boosts X]
+    python -m benchmarks.keywords [--models tiny.en base] [--beams 1 3] [--sentences chosen-with fresh] [--boosts X]
 
-flite speaks 50 sentences with rare names, in three voices. The keywords are these names and other terms,
-1,000 in all. The default boost was chosen on the first half of the sentences, and the figures are from the second.
+flite and espeak-ng speak 50 sentences with rare names, in five voices. The keywords are these names and other terms,
+1,000 in all. The search's parameters were chosen with other 50 sentences (`--sentences chosen-with`).
 Whisper's prompt has room for 223 tokens, so `hotwords` gets only the names of each sentence, which a real caller does
 not know in advance. Real recordings that contain none of the 1,000 terms show how many other words the terms corrupt.
 """
@@ -14,6 +14,7 @@ import argparse
 import random
 import re
 import shutil
+import statistics
 import subprocess
 import tempfile
 import time
@@ -27,68 +28,24 @@ import jiwer
 import numpy as np
 import torch
 
+from benchmarks.rare_names import CHOSEN_WITH, FRESH
 from benchmarks.transcripts import clips, normalize
 from benchmarks.whisper import checkpoint, windows
 from transept import Engine, SamplingParams, Transcriber
 from transept.multimodal.audio import load_audio
 
 NUM_TERMS = 1000
+AT_ONCE = 16  # recordings
+PARTS = ["names", "prompt", "recordings", "costs"]
 NAME = re.compile(r"\[([^]]+)\]")
-VOICES = ("slt", "rms", "awb")  # of flite: two Americans and a Scot
-TUNED = """
-Please send the report to [Thandiwe Mokoena] before Friday afternoon.
-We met [Oisin Gallagher] at the station in the morning.
-The new manager of the office is called [Aurelio Vantongeren].
-My neighbour [Xanthippe Brolin] has two dogs and a garden.
-Doctor [Szymborski] will see the patients after lunch.
-The train to [Brzeziny] leaves at seven in the evening.
-I would like to speak with [Ngozi Adeyemi] about the contract.
-The company [Quivantis] has opened a factory in the north.
-Our teacher [Ishaan Talwar] reads a story every day.
-They bought a house near the old church in [Llanfairfechan].
-The medicine [Zolpivera] should be taken twice a day.
-Yesterday [Eirlys Pennarth] won the first prize in the race.
-Can you tell [Mireille Castaneda] that the meeting has moved?
-The river near [Tarrawonga] is very high this year.
-A letter from [Vasiliki Doukas] arrived this morning.
-The software [Kestrellio] runs on every computer in the building.
-We will visit [Bartholomea Finch] and her family next week.
-The captain of the team is [Dragoslav Petkovic].
-She moved from [Ouagadara] to the city two years ago.
-The bridge was built by [Cornelis Wijdeveld] a long time ago.
-Please call [Siobhan Averill] when you get home.
-The hotel in [Nakhodar] was full, so we slept in the car.
-A painting by [Elisavet Morozini] was sold for a large sum.
-The judge asked [Temperance Oduya] to answer the question.
-My brother works for [Halvorsen Plc] in the south of the country.
-"""
-HELD_OUT = """
-The parcel for [Anneliese Trautwein] is still in the kitchen.
-We asked [Kwabena Asante] to write a short speech.
-The largest town in the valley is [Ystradgynlais].
-My aunt [Philippa Zornheim] grows tomatoes behind the house.
-Professor [Mukhopadhyay] has written a book about birds.
-The ferry to [Skiathorpe] was late because of the wind.
-You should talk to [Caoimhe Devlin] before you sign the paper.
-The bank [Orvantia] closed three of its branches last month.
-The driver [Tomasz Wierzbicki] knows every street in the city.
-There is a small museum in the village of [Penmaenmawr].
-The doctor gave her [Trexalonib] against the pain.
-In the summer [Solveig Amundsen] swims in the lake.
-Could you ask [Ximena Barrueto] for the key to the door?
-The road to [Goondalee] was closed after the rain.
-The book was sent to [Evangelos Pappas] by mistake.
-All our files are stored with [Nimbustra] in the cloud.
-The wedding of [Rosalind Okonedo] was on a Saturday.
-The best player this season was [Zvonimir Radic].
-He walked from [Marrakondo] to the coast in nine days.
-The statue was made by [Lieselotte Brandvold] for the park.
-Tell [Fionnuala Maguire] that the dinner is ready.
-The plane to [Almetyarsk] leaves from the other gate.
-The songs of [Thessaly Maravanos] are often on the radio.
-The police officer thanked [Ignatius Wolfenden] for his help.
-My sister is a lawyer at [Castellane Group] in the capital.
-"""
+VOICES = {  # the command for a voice, without its file and its text
+    "slt": ("flite", "-voice", "slt"),
+    "rms": ("flite", "-voice", "rms"),
+    "awb": ("flite", "-voice", "awb"),
+    "kal16": ("flite", "-voice", "kal16"),
+    "en-gb": ("espeak-ng", "-s", "150", "-v", "en-gb"),
+}
+SENTENCES = {"chosen-with": CHOSEN_WITH, "fresh": FRESH}
 BEGINS = ("Al", "Bre", "Cor", "Dal", "Es", "Far", "Gri", "Hel", "Is", "Jo", "Kal", "Lor", "Mar", "Nev", "Or", "Pel")
 MIDDLES = ("a", "an", "en", "el", "i", "in", "o", "or", "u", "ar", "eth", "ow")
 ENDS = (
@@ -124,17 +81,18 @@ def sentences(text: str, scratch: Path) -> list[Sentence]:
     """Speak each line of a text, in which names are in brackets."""
     spoken = []
     for index, line in enumerate(text.strip().splitlines()):
-        voice = VOICES[index % len(VOICES)]
-        file = scratch / "spoken.wav"
+        command = list(VOICES.values())[index % len(VOICES)]
+        file = str(scratch / "spoken.wav")
         plain = line.replace("[", "").replace("]", "")
-        subprocess.run(["flite", "-voice", voice, "-t", plain, "-o", str(file)], check=True)
+        say = ["-t", plain, "-o", file] if command[0] == "flite" else ["-w", file, plain]
+        subprocess.run([*command, *say], check=True)
         words: list[str] = []
         is_name: list[bool] = []
         for place, part in enumerate(NAME.split(line)):  # names are at the odd places
             found = normalize(part).split()
             words += found
             is_name += [place % 2 == 1] * len(found)
-        spoken.append(Sentence(load_audio(str(file)), NAME.findall(line), words, is_name))
+        spoken.append(Sentence(load_audio(file), NAME.findall(line), words, is_name))
     return spoken
 
 
@@ -171,76 +129,102 @@ def error_rates(spoken: Sequence[Sentence], written: Sequence[str]) -> tuple[flo
     return 100 * missing / totals[True], 100 * errors / totals[False]
 
 
-def transcribed(model: Transcriber, spoken: Sequence[Any], **options: Any) -> list[str]:
-    """Return the texts of waveforms."""
-    return [each.text for each in model.transcribe_many([each.waveform for each in spoken], progress=None, **options)]
+def transcribed(model: Transcriber, spoken: Sequence[Any], ways: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """Return the texts of waveforms for each way: a dict of options.
+
+    All ways transcribe a few recordings before the next few, so that their encoder outputs are still cached.
+    """
+    texts: list[list[str]] = [[] for _ in ways]
+    for first in range(0, len(spoken), AT_ONCE):
+        waveforms = [each.waveform for each in spoken[first : first + AT_ONCE]]
+        for options, found in zip(ways, texts, strict=True):
+            found += [each.text for each in model.transcribe_many(waveforms, progress=None, **options)]
+    return texts
 
 
-def decoding_ratio(directory: Path, terms: Sequence[str], rows: int = 16, turns: int = 3) -> float:
-    """Return the processor time of decoding windows with the terms, divided by the time without: the best of turns."""
+def costs(directory: Path, terms: Sequence[str], beams: int, rows: int = 16, turns: int = 5) -> tuple[float, float]:
+    """Return how much more decoding of windows costs with the terms: the ratios of processor time and of rows.
+
+    The turns alternate; the times are medians.
+    """
     engine = Engine(directory, num_threads=1)
     heard = (windows("librivox") * rows)[:rows]
     prompts = [{"multi_modal_data": {"audio": (each, 16_000)}} for each in heard]
-    seconds = []
-    for keywords in ([], terms):
-        params = SamplingParams(temperature=0.0, max_tokens=100, detokenize=False, keywords=keywords)
-        engine.generate(prompts, params, progress=False)  # from now on the encoder's output is in the cache
-        taken = []
-        for _ in range(turns):
-            begin = time.process_time()
+    common = {"temperature": 0.0, "max_tokens": 100, "detokenize": False, "num_beams": beams, "early_stopping": True}
+    ways = [SamplingParams(keywords=keywords, **common) for keywords in ((), terms)]  # type: ignore[arg-type]
+    seconds: list[list[float]] = [[] for _ in ways]
+    decoded = [0 for _ in ways]
+    for turn in range(turns + 1):  # in the first, encoder outputs and terms are not yet cached
+        for way, params in enumerate(ways):
+            begin, before = time.process_time(), engine.core.statistics.num_decoder_tokens
             engine.generate(prompts, params, progress=False)
-            taken.append(time.process_time() - begin)
-        seconds.append(min(taken))
-    return seconds[1] / seconds[0]
+            decoded[way] = engine.core.statistics.num_decoder_tokens - before
+            seconds[way] += [time.process_time() - begin] if turn else []
+    plain, with_terms = (statistics.median(each) for each in seconds)
+    return with_terms / plain, decoded[1] / decoded[0]
 
 
 def main() -> None:
     """Print a table for each model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", default=["tiny.en", "base"])
-    parser.add_argument("--beams", nargs="+", type=int, default=[1, 5])
-    parser.add_argument("--half", nargs="+", default=["held-out"], choices=["tuned", "held-out"])
+    parser.add_argument("--beams", nargs="+", type=int, default=[1, 3])
+    parser.add_argument("--sentences", nargs="+", default=["fresh"], choices=[*SENTENCES])
+    parser.add_argument("--first", type=int, help="number of sentences to transcribe; default: all")
     parser.add_argument("--boosts", nargs="+", type=float, default=[SamplingParams.keyword_boost])
-    parser.add_argument("--only-names", action="store_true", help="skip the real recordings and the times")
+    parser.add_argument("--only", nargs="+", default=PARTS, choices=PARTS, help="what to measure")
     parser.add_argument("--show", action="store_true", help="print the texts")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     arguments = parser.parse_args()
-    if shutil.which("flite") is None:
-        raise SystemExit("flite is not installed; install it with the system's package manager")
+    for program in ("flite", "espeak-ng"):
+        if shutil.which(program) is None:
+            raise SystemExit(f"{program} is not installed; install it with the system's package manager")
     with tempfile.TemporaryDirectory() as scratch:
-        halves = {"tuned": TUNED, "held-out": HELD_OUT}
-        spoken = [each for half in arguments.half for each in sentences(halves[half], Path(scratch))]
-        terms = terms_with([name for half in halves.values() for name in NAME.findall(half)])
+        spoken = [each for name in arguments.sentences for each in sentences(SENTENCES[name], Path(scratch))]
+        terms = terms_with([name for each in spoken for name in each.names])
+        spoken = spoken[: arguments.first]
         unsaid = terms_with([])
         real = [*clips("librivox"), *clips("prompts-en")]
         for name in arguments.models:
             directory = checkpoint(name, Path(scratch))
-            model = Transcriber(str(directory), threads=torch.get_num_threads())
-            print(f"\n| {name} | names | other words | recordings |\n| --- | --- | --- | --- |", flush=True)
+            model = Transcriber(str(directory), threads=arguments.threads)
+            ways: dict[str, dict[str, Any]] = {}
             for beams in arguments.beams:
-                search = {"beam_size": beams}
-                common = {"language": "en", **search}
-                ways: dict[str, dict[str, Any]] = {"no keywords": {}}
+                ways[f"beams: {beams}, no keywords"] = {"beam_size": beams}
                 for boost in arguments.boosts:
-                    ways[f"1,000 keywords, boost {boost:g}"] = {"keywords": terms, "keyword_boost": boost}
-                for way, options in ways.items():
-                    texts = transcribed(model, spoken, **common, **options)
-                    row = [f"{rate:.1f} %" for rate in error_rates(spoken, texts)]
-                    if not arguments.only_names:
-                        options = {**options, "keywords": unsaid} if options else {}
-                        heard = transcribed(model, real, **common, **options)
-                        said = [normalize(each.text) for each in real]
-                        row.append(f"{100 * jiwer.wer(said, [normalize(text) for text in heard]):.1f} %")
-                    print(f"| beams: {beams}, {way} | {' | '.join(row)} |", flush=True)
+                    ways[f"beams: {beams}, 1,000 keywords, boost {boost:g}"] = {
+                        "beam_size": beams,
+                        "keywords": terms,
+                        "keyword_boost": boost,
+                    }
+            common = [{"language": "en", **options} for options in ways.values()]
+            if "names" in arguments.only:
+                print(f"\n| {name} | names | other words |\n| --- | --- | --- |", flush=True)
+                for way, texts in zip(ways, transcribed(model, spoken, common), strict=True):
+                    names, others = error_rates(spoken, texts)
+                    print(f"| {way} | {names:.1f} % | {others:.1f} % |", flush=True)
                     if arguments.show:
                         print("\n".join(texts))
-                if not arguments.only_names:
-                    prompted = [
-                        transcribed(model, [each], hotwords=", ".join(each.names), **common)[0] for each in spoken
-                    ]
-                    row = [f"{rate:.1f} %" for rate in error_rates(spoken, prompted)]
-                    print(f"| beams: {beams}, the sentence's names as prompt | {' | '.join(row)} | |", flush=True)
-            if not arguments.only_names:
-                print(f"decoding 16 windows with the terms takes {decoding_ratio(directory, unsaid):.2f} times as long")
+            if "prompt" in arguments.only:
+                for beams in arguments.beams:
+                    prompted = []
+                    for each in spoken:
+                        ((text,),) = transcribed(
+                            model, [each], [{"language": "en", "beam_size": beams, "hotwords": ", ".join(each.names)}]
+                        )
+                        prompted.append(text)
+                    names, others = error_rates(spoken, prompted)
+                    print(f"| beams: {beams}, the sentence's names as prompt | {names:.1f} % | {others:.1f} % |")
+            if "recordings" in arguments.only:
+                silent = [{**each, "keywords": unsaid} if "keywords" in each else each for each in common]
+                said = [normalize(each.text) for each in real]
+                for way, texts in zip(ways, transcribed(model, real, silent), strict=True):
+                    wrong = 100 * jiwer.wer(said, [normalize(text) for text in texts])
+                    print(f"{way}: {wrong:.1f} % of the words of recordings without the terms are wrong", flush=True)
+            if "costs" in arguments.only:
+                for beams in arguments.beams:
+                    seconds, rows = costs(directory, unsaid, beams)
+                    print(f"beams: {beams}, decoding takes {seconds:.2f} times as long, for {rows:.2f} times the rows")
 
 
 if __name__ == "__main__":

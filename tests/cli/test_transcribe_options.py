@@ -162,9 +162,9 @@ def test_a_layout_of_subtitles_finds_the_times_of_words(layout: str) -> None:
         ("--batch-size 8 --patience 2", {"max_num_seqs": 40}),
         ("--batch-size 1", {"max_num_seqs": 5}),  # as many as best_of, which a fallback draws
         ("--batch-size 1 --best-of 1", {"max_num_seqs": 3}),
-        ("--batch-size 8 --keywords Ada", {"max_num_seqs": 24}),
+        ("--batch-size 8 --keywords Ada", {"max_num_seqs": 48}),
         ("--batch-size 8 --keywords Ada --quality fast", {"max_num_seqs": 32}),  # beams that follow keywords
-        ("--batch-size 8 --keywords Ada --beam_size 5", {"max_num_seqs": 40}),
+        ("--batch-size 8 --keywords Ada --beam_size 5", {"max_num_seqs": 64}),
     ],
 )
 def test_arguments_for_the_engine(arguments: str, expected: dict[str, Any]) -> None:

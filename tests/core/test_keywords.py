@@ -20,7 +20,7 @@ from transept.core.request.inputs import DecoderInputs, EncoderDecoderInputs, En
 from transept.core.request.keyword_tree import FIRST_SHARE, KeywordTree
 from transept.core.request.keywords import (
     MAX_KEYWORDS,
-    SEARCH_WIDTH,
+    TERM_CANDIDATES,
     Spelling,
     keywords,
     spellings,
@@ -218,41 +218,43 @@ def test_tokens_are_chosen_with_the_scores_and_reported_without(options: dict[st
         assert token.boost == pytest.approx((scores[row, token.token_id] - refunds[row]).item())
 
 
-def test_beams_are_chosen_with_the_scores_and_reported_without() -> None:
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_a_keyword_search_gets_the_likeliest_tokens_and_those_of_keywords(num_beams: int) -> None:
     outputs = [[], [4], [4, 5], [9]]
     logits = torch.randn(len(outputs), VOCAB_SIZE, generator=torch.Generator().manual_seed(1)) * 2
     scores, refunds = dense(outputs)
-    params = SamplingParams(keywords=TERMS, num_beams=3)
-    drawn = Drawn(Sampler(CPU)(logits.clone(), rows_of(params, outputs, 6))).collect()
+    params = SamplingParams(keywords=TERMS, temperature=0.0, num_beams=num_beams)
+    number = 1 if num_beams == 1 else 6
+    drawn = Drawn(Sampler(CPU)(logits.clone(), rows_of(params, outputs, number + TERM_CANDIDATES))).collect()
     logprobs = logits.log_softmax(dim=-1)
     for row in range(len(outputs)):
-        best = (logprobs[row] + scores[row]).topk(6).indices.tolist()
-        assert [token.token_id for token in drawn[row]] == best
-        assert [token.logprob for token in drawn[row]] == pytest.approx(logprobs[row, best].tolist())
-        assert [token.boost for token in drawn[row]] == pytest.approx((scores[row, best] - refunds[row]).tolist())
-
-
-def test_a_keyword_search_gets_the_likeliest_token_and_those_of_keywords() -> None:
-    logits = torch.randn(2, VOCAB_SIZE, generator=torch.Generator().manual_seed(1))
-    logits[0, 4] = 9.0  # begins a term
-    logits[1, 30] = 9.0
-    params = SamplingParams(keywords=TERMS, temperature=0.0)
-    drawn = Drawn(Sampler(CPU)(logits, rows_of(params, [[], [4]], SEARCH_WIDTH))).collect()
-    assert [token.token_id for token in drawn[0]] == [4, 9]
-    assert drawn[1][0].token_id == 30
-    assert {token.token_id for token in drawn[1]} == {30, 4, 5, 9}
+        likeliest = logprobs[row].topk(number).indices.tolist()
+        listed = torch.where(scores[row] > 0.0, logprobs[row] + scores[row], -torch.inf)
+        terms = listed.topk(min(TERM_CANDIDATES, int((scores[row] > 0.0).sum()))).indices.tolist()
+        expected = [*likeliest, *(token for token in terms if token not in likeliest)]
+        assert [token.token_id for token in drawn[row]] == expected
+        assert [token.logprob for token in drawn[row]] == pytest.approx(logprobs[row, expected].tolist(), abs=1e-5)
+        assert [token.boost for token in drawn[row]] == pytest.approx((scores[row, expected] - refunds[row]).tolist())
 
 
 EOS = 0
+SPOKEN_NOWHERE = spellings((Spelling((38, 39), 3.0, True),), frozenset())
 INPUTS = EncoderDecoderInputs(EncoderInputs(None, [1], 1), DecoderInputs(None, [1]))
 
 
 def searched(
-    logprobs: dict[tuple[int, ...], dict[int, float]], terms: Any, max_tokens: int = 12
+    logprobs: dict[tuple[int, ...], dict[int, float]],
+    terms: Any,
+    max_tokens: int = 12,
+    num_beams: int = 1,
+    parts: tuple[int, ...] = (),
 ) -> tuple[list[int], int]:
-    """The output of a keyword search, and its most beams at a time. logprobs: of tokens, by the output before them."""
-    params = SamplingParams(temperature=0.0, keywords=terms)
-    search, new_id = KeywordSearch(params, SEARCH_WIDTH), count(1)
+    """The output of a keyword search, and its most sequences at a time.
+
+    logprobs: of tokens, by the output before them. parts: tokens that continue a word.
+    """
+    params = SamplingParams(temperature=0.0, keywords=terms, num_beams=num_beams, early_stopping=True)
+    search, new_id = KeywordSearch(params, 0, continues_word=lambda last, token: token in parts), count(1)
     beams, most, tree = [Sequence(0, INPUTS)], 1, KeywordTree(terms)
 
     def end(token: int, num_tokens: int) -> Any:
@@ -267,7 +269,8 @@ def searched(
             found = tree.transitions(tree.state(beam.output_token_ids))
             scores = dict(zip(found.token_ids, found.scores, strict=True))
             tokens = sorted(own, key=lambda token: -own[token])
-            chosen = [tokens[0], *(token for token in tokens[1:] if token in scores)]
+            number = search.num_candidates - TERM_CANDIDATES
+            chosen = [*tokens[:number], *(token for token in tokens[number:] if token in scores)]
             sampled[beam.seq_id] = [
                 SampledToken(token, own[token], None, scores.get(token, 0.0) - found.refund) for token in chosen
             ]
@@ -280,21 +283,53 @@ def searched(
         most = max(most, len(beams))
 
 
+MEANT = {(): {8: -0.2, 4: -2.5}, (8,): {9: -0.1}, (4,): {7: -0.4, 5: -1.5}, (4, 5): {6: -0.1}}
+
+
 def test_a_keyword_search_follows_a_term_until_it_is_clear_whether_it_was_meant() -> None:
     terms = spellings((Spelling((4, 5, 6), 3.0, True),), frozenset())
-    meant = {(): {8: -0.2, 4: -2.5}, (8,): {9: -0.1}, (4,): {7: -0.4, 5: -1.5}, (4, 5): {6: -0.1}}
-    assert searched(meant, terms) == ([4, 5, 6, EOS], 2)
-    begun = {**meant, (4,): {7: -0.1, 5: -9.0}}  # no term after all: what a greedy search writes
+    assert searched(MEANT, terms) == ([4, 5, 6, EOS], 2)
+    begun = {**MEANT, (4,): {7: -0.1, 5: -9.0}}  # no term after all: what a greedy search writes
     assert searched(begun, terms) == ([8, 9, EOS], 2)
-    elsewhere = {**meant, (): {8: -0.2, 4: -12.0}}  # where no term begins, there is one beam
+    elsewhere = {**MEANT, (): {8: -0.2, 4: -12.0}}  # where no term begins, there is one beam
     assert searched(elsewhere, terms) == ([8, 9, EOS], 1)
 
 
+def test_beams_keep_their_places_while_others_follow_a_term() -> None:
+    terms = spellings((Spelling((4, 5, 6), 3.0, True),), frozenset())
+    others = {(): {8: -0.2, 7: -2.0, 10: -2.1, 4: -2.5}, (7,): {9: -0.1}, (8, 9): {1: -0.1}, (8, 9, 1): {1: -0.1}}
+    assert searched({**MEANT, **others}, terms, num_beams=2) == ([4, 5, 6, EOS], 3)
+    rare = {**MEANT, **others, (4,): {7: -0.1, 5: -19.0}}
+    assert searched(rare, terms, num_beams=2) == (searched(rare, SPOKEN_NOWHERE, num_beams=2)[0], 3)
+
+
+def test_a_term_is_a_whole_word() -> None:
+    likely = {(): {8: -0.2, 4: -1.5}, (8,): {9: -0.1}, (4,): {5: -0.3}, (4, 5): {7: -0.1}}
+    for ends_anywhere, parts, expected in (
+        (False, (7,), [8, 9, EOS]),
+        (False, (), [4, 5, 7, EOS]),
+        (True, (7,), [4, 5, 7, EOS]),
+    ):
+        terms = spellings((Spelling((4, 5), 3.0, True, ends_anywhere),), frozenset())
+        assert searched(likely, terms, parts=parts)[0] == expected
+
+
+@pytest.mark.parametrize("num_beams", [1, 2])
+def test_no_term_is_repeated_for_its_boosts(num_beams: int) -> None:
+    terms = spellings((Spelling((4, 5), 3.0, True),), frozenset())
+    logprobs: dict[tuple[int, ...], dict[int, float]] = {(): {8: -0.2, 4: -1.5}, (8,): {9: -0.1}}
+    for size in range(6):
+        logprobs[(4, 5) * size + (4,)] = {5: -0.2}
+        logprobs[(4, 5) * (size + 1)] = {EOS: -0.5, 4: -1.0}
+    assert searched(logprobs, terms, num_beams=num_beams)[0] == [4, 5, EOS]
+
+
 def test_beams_that_no_keyword_parts_become_one() -> None:
-    terms = spellings((Spelling((4,), 3.0, True),), frozenset())
-    after = {(first, *[7] * size): {7: -0.1} for first in (8, 4) for size in range(AGREEMENT + 3)}
-    output, most = searched({(): {8: -0.5, 4: -1.0}, **after}, terms, max_tokens=AGREEMENT + 3)
-    assert (output, most) == ([4] + [7] * (AGREEMENT + 2), 2)
+    terms = spellings((Spelling((4, 6), 3.0, True),), frozenset())
+    after = {(*first, *[7] * size): {7: -0.1} for first in ((8, 3), (4, 6)) for size in range(AGREEMENT + 3)}
+    begin = {(): {8: -0.5, 4: -1.0}, (8,): {3: -0.1}, (4,): {6: -1.5}}
+    output, most = searched({**after, **begin}, terms, max_tokens=AGREEMENT + 4)
+    assert (output, most) == ([4, 6] + [7] * (AGREEMENT + 2), 2)
 
 
 @pytest.fixture(scope="module")
@@ -311,7 +346,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "beams": {"num_beams": 3},
     "samples": {"temperature": 0.8, "n": 2, "seed": 5},
 }
-BOOST = 15.0  # the random model is sure of its tokens
+BOOST = 45.0  # the random model is sure of its tokens
 CALLED = [[11, 12, 13], [20, 21], [17, 30, 31, 32], [40]]
 
 

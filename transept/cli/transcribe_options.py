@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 from transept.cli.flags import add_flags, flag
-from transept.core.request.keywords import SEARCH_WIDTH, keywords
+from transept.core.request.keywords import FOLLOWERS, keywords
 from transept.errors import ParameterError, shown, suggest
 from transept.options import DeclaredOption, Option, declared, declares_options, take_options
 from transept.speech.glossary import glossary_terms
@@ -238,5 +238,5 @@ def speech_engine(arguments: argparse.Namespace, options: Mapping[str, Any]) -> 
     batch_size, checked = getattr(arguments, "batch_size", None), TranscriptionOptions(**options)
     if batch_size is None:
         return {}
-    width = SEARCH_WIDTH if checked.keywords and checked.num_beams == 1 else checked.num_beams
+    width = checked.num_beams + (FOLLOWERS if checked.keywords else 0)
     return {"max_num_seqs": max(batch_size * width, checked.best_of or 1)}

@@ -20,7 +20,6 @@ from transept.core.outputs import RequestOutput
 from transept.core.request.inputs import PreparedRequest
 from transept.core.scheduling.beam_search import BeamSearch
 from transept.core.scheduling.in_flight import SchedulerOutputs
-from transept.core.scheduling.keyword_search import KeywordSearch
 from transept.core.scheduling.look_ahead import can_look_ahead, pending
 from transept.core.scheduling.scheduler import Scheduler
 from transept.core.scheduling.sequence import SampledToken, Sequence, SequenceStatus
@@ -66,8 +65,8 @@ class EngineCore:
 
     def add(self, request_id: str, request: PreparedRequest) -> None:
         """Queue a request. Raises CapacityError if it could never fit, ParameterError if its id is in use."""
-        most_seqs = self.scheduler.config.max_num_seqs
-        group = SequenceGroup(request_id, request, self._seq_ids, next(self._arrivals), most_seqs)
+        most_seqs, continues_word = self.scheduler.config.max_num_seqs, self.stop_checker.continues_word
+        group = SequenceGroup(request_id, request, self._seq_ids, next(self._arrivals), most_seqs, continues_word)
         self.scheduler.add_seq_group(group)
 
     def abort(self, request_id: str) -> None:
@@ -271,9 +270,7 @@ class EngineCore:
             owner.append_token(token)
             self.stop_checker.check(owner, group.sampling_params)
 
-    def _advance_beams(
-        self, group: SequenceGroup, search: BeamSearch | KeywordSearch, sampled: dict[int, list[SampledToken]]
-    ) -> None:
+    def _advance_beams(self, group: SequenceGroup, search: BeamSearch, sampled: dict[int, list[SampledToken]]) -> None:
         """Append the beams' new tokens: some beams fork, some are dropped, and all end when the search is done.
 
         A beam with several continuations keeps its blocks for the best one; the others share them, copy-on-write.

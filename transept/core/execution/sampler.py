@@ -16,11 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transept.core.execution.keyword_scores import KeywordScorer
+from transept.core.execution.keyword_scores import KeywordScorer, KeywordScores
 from transept.core.execution.logits_processors import call_processors
 from transept.core.execution.noise import gumbel, keys_of
 from transept.core.kernels.dispatch import ARGMAX
 from transept.core.kernels.transfer import Download, upload
+from transept.core.request.keywords import TERM_CANDIDATES
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.keyword_search import follows_keywords
 from transept.core.scheduling.sequence import SampledToken
@@ -133,11 +134,8 @@ class Sampler:
             if not params.keywords:
                 return Chosen(seq_ids, *_top_k(logprobs, number), top, forbidden=True)
             scores = self._score_keywords(params.keywords, [row.data for row in rows])  # type: ignore[arg-type]
-            plain = scores.add_to(logprobs)
-            candidates = logprobs.topk(number, dim=-1).indices
-            scores.restore(logprobs, plain)
-            values = logprobs.gather(-1, candidates)
-            return Chosen(seq_ids, candidates, values, top, forbidden=True, boosts=scores.of(candidates))
+            plain = logprobs.topk(max(1, number - TERM_CANDIDATES), dim=-1).indices
+            return _with_terms(seq_ids, plain, logprobs, 0.0, scores, top)
         self._process(logits, params, rows)
         if params.keywords:
             return self._choose_with_keywords(logits, params, rows, seq_ids)
@@ -166,11 +164,7 @@ class Sampler:
             best = logits.argmax(dim=-1, keepdim=True)
             top = _top_k(logits - total, params.logprobs) if params.logprobs else None
         if follows_keywords(params):
-            values, others = scores.candidates(logits, rows[0].num_samples - 1)
-            chosen = torch.cat([best, others], dim=-1)
-            logprobs = logits.gather(-1, chosen) - total
-            logprobs[:, 1:].masked_fill_((others == best) | (values == float("-inf")), float("-inf"))
-            return Chosen(seq_ids, chosen, logprobs, top, forbidden=True, boosts=scores.of(chosen))
+            return _with_terms(seq_ids, best, logits, total, scores, top)
         if params.greedy:
             chosen = scores.best(logits, best)
         else:
@@ -225,6 +219,27 @@ class Sampler:
             index = self._index_cache[token_ids] = upload(token_ids, self.device)
             self._num_cached += size
         return index
+
+
+def _with_terms(
+    seq_ids: list[int],
+    plain: Tensor,
+    logits: Tensor,
+    total: Tensor | float,
+    scores: KeywordScores,
+    top: tuple[Tensor, Tensor] | None,
+) -> Chosen:
+    """Add the best tokens of keywords to other tokens, for a KeywordSearch.
+
+    plain: [rows, tokens], the most likely tokens. logits: [rows, vocabulary], without scores. total: [rows, 1], to
+    subtract from logits for log probabilities.
+    """
+    values, others = scores.candidates(logits, TERM_CANDIDATES)
+    chosen = torch.cat([plain, others], dim=-1)
+    logprobs = logits.gather(-1, chosen) - total
+    known = (others[:, :, None] == plain[:, None, :]).any(dim=-1) | (values == float("-inf"))
+    logprobs[:, plain.shape[1] :].masked_fill_(known, float("-inf"))
+    return Chosen(seq_ids, chosen, logprobs, top, forbidden=True, boosts=scores.of(chosen))
 
 
 def _alike(kinds: list[Kind]) -> list[list[int]]:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from transept.core.request.keywords import REMEMBERED, Spellings
 
 ROOT, START = 0, 1
-FIRST_SHARE = 0.6  # of a term's boost, for its first token
+FIRST_SHARE = 0.2  # of a term's boost, for its first token
 
 
 class Transitions(NamedTuple):
@@ -46,8 +46,11 @@ class KeywordTree:
         self._children: list[dict[int, int]] = [{}, {}]
         self._boosts: list[float] = [0.0, 0.0]  # of the last token of each state
         self._is_term: list[bool] = [False, False]
+        self._length: list[int] = [0, 0]
+        self._ends_word: list[bool] = [False, False]  # of a term: True if a word must end after it
         for each in spellings:
-            self._add(ROOT if each.begins_anywhere else START, each.token_ids, each.boost)
+            node = self._add(ROOT if each.begins_anywhere else START, each.token_ids, each.boost)
+            self._ends_word[node] = not each.ends_anywhere
         self._link()
         self._transitions: dict[int, Transitions] = {}
 
@@ -57,12 +60,29 @@ class KeywordTree:
         before = output[len(output) - len(recent) - 1] if len(output) > len(recent) else None
         state = START if before is None or before in self.openers else ROOT
         for token in recent:
-            state = self._next(state, token)
+            state = self.next(state, token)
         return state
 
-    def refund(self, output: Sequence[int]) -> float:
-        """Return the boosts to subtract if the match at the end of these output tokens breaks."""
-        return self._refund[self.state(output)]
+    def refund(self, state: int) -> float:
+        """Return the boosts to subtract if the open match of a state breaks."""
+        return self._refund[state]
+
+    def unended(self, state: int) -> float:
+        """Return the boosts to subtract if the last word gets more letters; 0 if it does not end a term."""
+        return self._path[state] if self._ends_word[state] else 0.0
+
+    def repeated(self, state: int, output: Sequence[int], within: int) -> float:
+        """Return the boosts of the term that ends in a state if some of the tokens before the term also write it.
+
+        output: all tokens, of which the last ones are the term. within: number of tokens before the term that count.
+        Returns 0 without a term, and for a term that is not repeated.
+        """
+        if not self._is_term[state]:
+            return 0.0
+        first = len(output) - self._length[state]
+        term, before = output[first:], output[max(0, first - within) : first]
+        places = range(len(before) - len(term) + 1)
+        return self._path[state] if any(before[place : place + len(term)] == term for place in places) else 0.0
 
     def transitions(self, state: int) -> Transitions:
         """Return the tokens that continue or begin a match in a state, each with its score."""
@@ -78,7 +98,8 @@ class KeywordTree:
             self._transitions[state] = Transitions([*scores], [*scores.values()], self._refund[state])
         return self._transitions[state]
 
-    def _add(self, root: int, token_ids: Sequence[int], boost: float) -> None:
+    def _add(self, root: int, token_ids: Sequence[int], boost: float) -> int:
+        """Add a term below a root, and return its state."""
         node = root
         for depth, token in enumerate(token_ids):
             child = self._children[node].get(token)
@@ -87,9 +108,12 @@ class KeywordTree:
                 self._children.append({})
                 self._boosts.append(0.0)
                 self._is_term.append(False)
+                self._length.append(depth + 1)
+                self._ends_word.append(False)
             self._boosts[child] = max(self._boosts[child], boost * (FIRST_SHARE if depth == 0 else 1.0))
             node = child
         self._is_term[node] = True
+        return node
 
     def _link(self) -> None:
         """Set each state's failure link, to its longest suffix that is also a state, and its sums, breadth-first."""
@@ -104,7 +128,7 @@ class KeywordTree:
         while waiting:
             node = waiting.popleft()
             for token, child in self._children[node].items():
-                self._fail[child] = ROOT if node == ROOT else self._next(self._fail[node], token, within=True)
+                self._fail[child] = ROOT if node == ROOT else self.next(self._fail[node], token, within=True)
                 fail = self._fail[child]
                 totals[child] = totals[node] + self._boosts[child]
                 self._path[child] = (0.0 if self._is_term[node] else self._path[node]) + self._boosts[child]
@@ -116,7 +140,7 @@ class KeywordTree:
                 waiting.append(child)
         self.width = max(1, *widths)
 
-    def _next(self, state: int, token: int, within: bool = False) -> int:
+    def next(self, state: int, token: int, within: bool = False) -> int:
         """Return the state after one more token. within: True to stay in the root after an opening mark."""
         while token not in self._children[state]:
             if state == ROOT:

@@ -19,9 +19,10 @@ from transept.options import LONE_SURROGATE, Option
 
 MAX_KEYWORDS = 10_000
 MAX_KEYWORD_LENGTH = 200  # characters, or token ids
-DEFAULT_BOOST = 5.0
+DEFAULT_BOOST = 6.0
 MAX_BOOST = 100.0  # far above any relevant difference of two log probabilities
-SEARCH_WIDTH = 4  # maximum number of a KeywordSearch's beams; max_num_seqs may lower it
+FOLLOWERS = 3  # maximum number of beams that a KeywordSearch adds to follow keywords; max_num_seqs may lower it
+TERM_CANDIDATES = 3  # tokens of keywords that the sampler returns for each beam of a KeywordSearch
 REMEMBERED = 32  # lists of keywords in each cache
 UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "MYANMAR", "KHMER")  # scripts without blanks between words
 OPENING_MARKS = ('"', "'", "“", "‘", "(", "[", "{", "«", "¿", "¡", "-", "–", "—", "/", "\n")  # noqa: RUF001  are meant
@@ -48,12 +49,14 @@ class Keywords(tuple[tuple[Term, float | None], ...]):
 class Spelling(NamedTuple):
     """Token ids that write a term. boost: for each token. begins_anywhere: False if only at the start of a word.
 
-    A spelling with a leading blank starts a word, so it may begin anywhere.
+    A spelling with a leading blank starts a word, so it may begin anywhere. ends_anywhere: False if only at the end of
+    a word, which only a KeywordSearch checks.
     """
 
     token_ids: tuple[int, ...]
     boost: float
     begins_anywhere: bool
+    ends_anywhere: bool = True
 
 
 class Spellings(tuple[Spelling, ...]):
@@ -188,21 +191,23 @@ def tokenize_keywords(given: Keywords, boost: float, tokenizer: Any | None, voca
         assert tokenizer is not None  # checked above
         return tuple(tokenizer(text, add_special_tokens=False).input_ids)
 
-    def add(token_ids: tuple[int, ...], each: float, begins_anywhere: bool) -> None:
+    def add(token_ids: tuple[int, ...], each: float, begins_anywhere: bool, ends_anywhere: bool) -> None:
         if token_ids and max(token_ids) < vocab_size and special.isdisjoint(token_ids):
             other = found.get(token_ids)
             if other is not None:
                 each, begins_anywhere = max(each, other.boost), begins_anywhere or other.begins_anywhere
-            found[token_ids] = Spelling(token_ids, each, begins_anywhere)
+                ends_anywhere = ends_anywhere or other.ends_anywhere
+            found[token_ids] = Spelling(token_ids, each, begins_anywhere, ends_anywhere)
 
     for term, own in given:
         each = boost if own is None else own
         if not isinstance(term, str):
-            add(term, each, True)
+            add(term, each, True, True)
             continue
+        ends_anywhere = not term[-1].isalnum() or is_unspaced(term[-1])
         for text in {term: None, term[0].upper() + term[1:]: None}:
-            add(encode(f" {text}"), each, True)
-            add(encode(text), each, _is_unspaced(text[0]))
+            add(encode(f" {text}"), each, True, ends_anywhere)
+            add(encode(text), each, is_unspaced(text[0]), ends_anywhere)
     openers: frozenset[int] = frozenset()
     if tokenizer is not None:
         marks = (encode(blank + mark) for mark in OPENING_MARKS for blank in ("", " "))
@@ -210,15 +215,15 @@ def tokenize_keywords(given: Keywords, boost: float, tokenizer: Any | None, voca
     return spellings(tuple(found.values()), openers)
 
 
-def _is_unspaced(character: str) -> bool:
+def is_unspaced(character: str) -> bool:
     """True for a letter of a script that puts no blanks between words, such as Chinese or Thai."""
     return unicodedata.name(character, "").startswith(UNSPACED)
 
 
 KEYWORDS = Option(
     "terms to prefer, such as names",
-    "A list of texts or of lists of token ids, or a mapping of texts to boosts. A term matches from the start of a "
-    "word. Texts need the checkpoint's tokenizer. A greedy request takes up to four of max_num_seqs.",
+    "A list of texts or of lists of token ids, or a mapping of texts to boosts. A text matches whole words. Texts need "
+    "the checkpoint's tokenizer. Without sampling, a request takes up to three more of max_num_seqs.",
     metavar="TERM,...",
     default="",
     parse=keywords,

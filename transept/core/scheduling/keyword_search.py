@@ -1,114 +1,145 @@
-"""KeywordSearch: greedy decoding that also follows keywords, until one of the beams is clearly better.
+"""KeywordSearch: greedy decoding or a beam search that also follows keywords, until each is complete or breaks.
 
-Each such request has its own KeywordSearch. Like a BeamSearch, the engine core calls it after every step. No torch
-here.
+Each request with keywords that does not sample has one. Like a BeamSearch, the engine core calls it after every step.
+No torch here.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from transept.core.request.keyword_tree import tree_of
-from transept.core.request.keywords import SEARCH_WIDTH, Spellings
+from transept.core.request.keywords import FOLLOWERS, TERM_CANDIDATES, Spellings
 from transept.core.request.sampling_params import SamplingParams
-from transept.core.scheduling.beam_search import Continuation, End, total_of
+from transept.core.scheduling.beam_search import BeamSearch, Continuation, End, total_of
 from transept.core.scheduling.sequence import SampledToken, Sequence, SequenceStatus
 
-SLACK = 4.0  # a beam is dropped if its total is this far below the best sure total
-AGREEMENT = 3  # only the best beam continues after more tokens than this without an open match
+MOST_SEQS = 1 << 30  # no limit
+SLACK = 4.0  # a follower is dropped if its total is this far below the best sure total
+REACH = 25 / 6  # how much less likely than the likeliest a term's first token is at most, divided by its boost
+AGREEMENT = 3  # a greedy search keeps one beam after this many tokens without an open match
+ROUNDING = 1e-3  # of sums of boosts
+REPEATS = 16  # tokens in which a term gets its boosts once, so that no search repeats it for their sake
+ContinuesWord = Callable[[int, int], bool]  # the last token, and the next -> see StopChecker.continues_word
 
 
 @dataclass(frozen=True)
 class Branch(Continuation):
-    """A continuation. sure: its total if its open match breaks, which takes the match's boosts back."""
+    """A continuation. sure: its total if its open match breaks, which takes the match's boosts back.
+
+    begins: False if its last token begins a term, but is too unlikely.
+    """
 
     sure: float
+    begins: bool
 
 
 def follows_keywords(params: SamplingParams) -> bool:
     """True if a KeywordSearch decodes the request. Stop strings exclude it: they need a text that only grows."""
-    return bool(params.keywords and params.greedy and not params.beam_search and not params.stop)
+    return bool(params.keywords and (params.beam_search or (params.greedy and not params.stop)))
 
 
-class KeywordSearch:
-    """The state of one request's search.
+def never(last: int, token: int) -> bool:
+    """Return False, as a ContinuesWord without a tokenizer."""
+    return False
 
-    Usually there is one beam, which grows greedily. Where a keyword may begin, a second beam follows it. A match is
-    open until its term is complete. The beams are compared by their sure totals, but none is dropped while its open
-    match could still win.
 
-    hypotheses: the best beam that has ended, if any. It holds no blocks. num_candidates: tokens that the sampler
-    returns for each beam: the most likely one, and the best keyword tokens.
+class KeywordSearch(BeamSearch):
+    """The state of one request's search: a beam search, or a greedy one as a search with one beam.
+
+    A match is open until its term is complete and its word has ended. Beams are ranked by their sure totals, as if
+    their open matches broke, so keywords displace no beam before they are complete. Open matches that are not among
+    the beams are followed by up to FOLLOWERS more sequences, while their totals are good enough.
+
+    num_candidates: tokens that the sampler returns for each beam: the most likely ones, and TERM_CANDIDATES that begin
+    or continue a term. width: maximum number of sequences.
     """
 
-    def __init__(self, params: SamplingParams, width: int) -> None:
+    def __init__(
+        self,
+        params: SamplingParams,
+        num_forced: int,
+        most_seqs: int = MOST_SEQS,
+        continues_word: ContinuesWord = never,
+    ) -> None:
+        super().__init__(params, num_forced)
         assert isinstance(params.keywords, Spellings)  # the input processor has tokenized them
-        self.tree = tree_of(params.keywords)
-        self.width, self.num_candidates = width, SEARCH_WIDTH
-        self.hypotheses: list[Sequence] = []
+        self.tree, self.continues_word = tree_of(params.keywords), continues_word
+        if self.num_beams == 1:  # a greedy search needs one candidate, and ranks texts by their totals
+            self.num_candidates, self.length_penalty = 1, 0.0
+        self.num_candidates += TERM_CANDIDATES
+        self.width = max(self.num_beams, min(self.num_beams + FOLLOWERS, most_seqs))
         self._num_closed = 0  # tokens since a match was open
 
     def advance(
         self, beams: list[Sequence], sampled: Mapping[int, list[SampledToken]], end: Callable[[int, int], End | None]
-    ) -> list[Branch]:
-        """Advance the search by one step; see `BeamSearch.advance`. sampled: the most likely token first."""
-        branches = self._kept(self._branches(beams, sampled))
+    ) -> list[Continuation]:
+        """Advance the search by one step; see `BeamSearch.advance`."""
+        branches = [branch for beam in beams for branch in self._branches(beam, sampled[beam.seq_id])]
+        branches.sort(key=lambda each: each.sure, reverse=True)
         running: list[Branch] = []
-        for branch in branches:
+        for rank, branch in enumerate(branches):
             ended = end(branch.token.token_id, len(branch.parent.output_token_ids) + 1)
             if ended is None:
                 running.append(branch)
-            else:
+            elif rank < self.num_beams:
                 hypothesis = branch.parent.fork(branch.parent.seq_id, 0)
                 hypothesis.append_token(branch.token)
                 hypothesis.status, hypothesis.stop_reason = ended
-                self._end(hypothesis, branch.sure)
-        if not branches:  # every token is forbidden: settle for the best beam
-            beams[0].status = SequenceStatus.STOPPED
-            self._end(beams[0], total_of(beams[0]))
-        best = max((self._score(each) for each in self.hypotheses), default=-math.inf)
-        return [branch for branch in running if branch.total > best]
+                self._keep(hypothesis)
+        if not branches:  # every token is forbidden: settle for the current beams
+            for beam in beams:
+                beam.status = SequenceStatus.STOPPED
+                self._keep(beam)
+        return [each for each in self._kept(running) if self._can_win(each)]
 
-    def _branches(self, beams: list[Sequence], sampled: Mapping[int, list[SampledToken]]) -> list[Branch]:
-        """Return the beams with each of their tokens, without those that are clearly behind."""
-        found = [
-            (beam, token, total_of(beam) + token.logprob + token.boost)
-            for beam in beams
-            for token in sampled[beam.seq_id]
-        ]
-        # A token without a boost is outside of keywords, so all of its total is sure.
-        floor = max((total for _, token, total in found if token.boost == 0.0), default=-math.inf) - SLACK
-        return [
-            Branch(beam, token, total, total - self._refund(beam, token))
-            for beam, token, total in found
-            if total > floor
-        ]
+    def _branches(self, beam: Sequence, tokens: list[SampledToken]) -> list[Branch]:
+        """Return a beam with each of its next tokens."""
+        tree, output, found = self.tree, beam.output_token_ids, []
+        state = tree.state(output)
+        is_open, unended = tree.refund(state) > 0.0, tree.unended(state)
+        likeliest = max((token.logprob for token in tokens), default=0.0)
+        for token in tokens:
+            if unended and token.boost <= 0.0 and self.continues_word(output[-1], token.token_id):
+                token = token._replace(boost=token.boost - unended)
+            refund = 0.0
+            if token.boost != 0.0:
+                after = tree.next(state, token.token_id)
+                refund = tree.refund(after) + tree.unended(after)
+                if repeated := tree.repeated(after, [*output, token.token_id], REPEATS):
+                    token, refund = token._replace(boost=token.boost - repeated), 0.0
+            total = total_of(beam) + token.logprob + token.boost
+            begins = is_open or token.logprob > likeliest - REACH * token.boost
+            found.append(Branch(beam, token, total, total - refund, begins))
+        return found
 
-    def _refund(self, beam: Sequence, token: SampledToken) -> float:
-        return 0.0 if token.boost == 0.0 else self.tree.refund([*beam.output_token_ids, token.token_id])
+    def _kept(self, running: list[Branch]) -> list[Branch]:
+        """Return the beams, the best ones by `sure`, and their followers. With a width of 1, return the highest total.
 
-    def _kept(self, branches: list[Branch]) -> list[Branch]:
-        """Return the branches to keep, the highest `sure` first. With one beam, keep the highest total.
-
-        If this token broke a branch's match, its boost is negative, and only the first branch may be such a one.
+        A greedy search also keeps beams without an open match, until they have been compared for some tokens.
         """
         if self.width == 1:
-            return sorted(branches, key=lambda each: each.total, reverse=True)[:1]
-        branches.sort(key=lambda each: each.sure, reverse=True)
-        floor = branches[0].sure - SLACK if branches else 0.0
-        others = [each for each in branches[1:] if each.total > floor and each.token.boost >= 0.0]
-        others.sort(key=lambda each: each.total, reverse=True)
-        kept = [*branches[:1], *others[: self.width - 1]]
+            return sorted(running, key=lambda each: each.total, reverse=True)[:1]
+        kept, followers = running[: self.num_beams], []
+        compares = self.num_beams == 1 and self._num_closed < AGREEMENT
+        for each in running[self.num_beams :]:
+            may_win = each.total > kept[0].sure - SLACK and each.token.boost >= 0.0  # below 0: the token broke a match
+            if may_win and (each.begins if each.total > each.sure else compares):
+                followers.append(each)
+        followers.sort(key=lambda each: each.total, reverse=True)
+        kept += followers[: self.width - self.num_beams]
         is_open = any(each.total > each.sure for each in kept)
         self._num_closed = 0 if is_open else self._num_closed + 1
-        return kept[:1] if self._num_closed > AGREEMENT else kept
+        return kept
 
-    def _end(self, hypothesis: Sequence, sure: float) -> None:
-        hypothesis.score = sure
-        self.hypotheses = [max([*self.hypotheses, hypothesis], key=self._score)]
+    def _can_win(self, branch: Branch) -> bool:
+        """Return True unless the search has its hypotheses, and the branch has no better one.
 
-    @staticmethod
-    def _score(hypothesis: Sequence) -> float:
-        return -math.inf if hypothesis.score is None else hypothesis.score
+        A branch can become better only by keywords that the best hypothesis does not have.
+        """
+        if len(self.hypotheses) < self.num_hypotheses:
+            return True
+        best, boost = self.hypotheses[0], branch.parent.cumulative_boost + branch.token.boost
+        score = self._score(branch.total, len(branch.parent.output_token_ids) + 1)
+        return abs(boost - best.cumulative_boost) > ROUNDING and score > (best.score or 0.0)

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from transept.core.request.generation_defaults import num_forced_tokens
 from transept.core.request.inputs import PreparedRequest
-from transept.core.request.keywords import SEARCH_WIDTH
 from transept.core.request.prompt_probe import ProbeResult
 from transept.core.scheduling.beam_search import BeamSearch
-from transept.core.scheduling.keyword_search import KeywordSearch, follows_keywords
+from transept.core.scheduling.keyword_search import MOST_SEQS, ContinuesWord, KeywordSearch, follows_keywords, never
 from transept.core.scheduling.sequence import Sequence
 from transept.core.scheduling.step import BlockTable, SequenceData, SequenceGroupMetadata
 from transept.errors import TranseptError
@@ -18,7 +17,8 @@ from transept.errors import TranseptError
 class SequenceGroup:
     """One request: its static encoder sequence and its decoder sequences.
 
-    seq_ids: ids for its sequences. arrival: the scheduler serves lower numbers first. most_seqs: of a KeywordSearch.
+    seq_ids: ids for its sequences. arrival: the scheduler serves lower numbers first. most_seqs, continues_word: of a
+    KeywordSearch.
     """
 
     def __init__(
@@ -27,7 +27,8 @@ class SequenceGroup:
         request: PreparedRequest,
         seq_ids: Iterator[int],
         arrival: int,
-        most_seqs: int = SEARCH_WIDTH,
+        most_seqs: int = MOST_SEQS,
+        continues_word: ContinuesWord = never,
     ) -> None:
         inputs, params = request.inputs, request.sampling_params
         self.request_id = request_id
@@ -35,12 +36,12 @@ class SequenceGroup:
         self.encoder_seq = Sequence(next(seq_ids), inputs, from_decoder_prompt=False)
         self.sampling_params = params
         self.arrival = arrival
-        self.beam_search: BeamSearch | KeywordSearch | None = None
-        if params.beam_search:
-            num_forced = num_forced_tokens(inputs.decoder.token_ids, params.forced_bos_token_id)
+        self.beam_search: BeamSearch | None = None
+        num_forced = num_forced_tokens(inputs.decoder.token_ids, params.forced_bos_token_id)
+        if follows_keywords(params):
+            self.beam_search = KeywordSearch(params, num_forced, most_seqs, continues_word)
+        elif params.beam_search:
             self.beam_search = BeamSearch(params, num_forced)
-        elif follows_keywords(params):
-            self.beam_search = KeywordSearch(params, min(SEARCH_WIDTH, most_seqs))
         self.probe_result: ProbeResult | None = None  # set by EngineCore if the request asks for one
         self.error: TranseptError | None = None  # set by EngineCore if the request fails
         self.num_restarts = 0  # set by the scheduler: times it returned to the queue, which voids its steps in flight

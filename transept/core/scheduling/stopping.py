@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from transept.core.request.keywords import is_unspaced
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.growing_text import INCOMPLETE
 from transept.core.scheduling.sequence import Sequence, SequenceStatus
@@ -44,6 +45,14 @@ class StopChecker:
         if token in params.stop_token_ids and num_tokens > (params.min_tokens or 0):
             return SequenceStatus.STOPPED, token
         return (SequenceStatus.LENGTH, None) if full else None
+
+    def continues_word(self, last: int, token: int) -> bool:
+        """Return True if a token adds letters or digits to the word that the token `last` ends."""
+        if self.tokenizer is None:
+            return False
+        before, both = (self.tokenizer.decode(each, skip_special_tokens=True) for each in ([last], [last, token]))
+        added = both[len(before) : len(before) + 1]
+        return added.isalnum() and not is_unspaced(added)
 
     def update_text(self, seq: Sequence, params: SamplingParams) -> None:
         """Decode the sequence's output into output_text, without an incomplete last character unless it has ended."""
