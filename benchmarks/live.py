@@ -17,7 +17,6 @@ has 30 minutes of silence, noise, hum and music, in which every word is wrong.
 from __future__ import annotations
 
 import argparse
-import difflib
 import tempfile
 import threading
 import time
@@ -164,15 +163,12 @@ def real(transcriber: Transcriber, waveforms: Sequence[np.ndarray], options: dic
 def lags(played: Played, spoken: Sequence[tuple[str, float]]) -> list[float]:
     """Seconds from the end of each spoken word to its commit, for words that both texts have. spoken: (word, end)."""
     written = played.words()
-    pairs = difflib.SequenceMatcher(
-        a=["".join(_plain(word)) for word, _ in spoken],
-        b=["".join(_plain(word)) for word, _ in written],
-        autojunk=False,
-    )
+    keys = [" ".join("".join(_plain(word)) or "-" for word, _ in words) for words in (spoken, written)]
     return [
-        written[block.b + at][1] - spoken[block.a + at][1]
-        for block in pairs.get_matching_blocks()
-        for at in range(block.size)
+        written[chunk.hyp_start_idx + at][1] - spoken[chunk.ref_start_idx + at][1]
+        for chunk in jiwer.process_words(*keys).alignments[0]
+        if chunk.type == "equal"
+        for at in range(chunk.ref_end_idx - chunk.ref_start_idx)
     ]
 
 

@@ -213,7 +213,7 @@ class Utterance:
 
     def _commit_old_words(self) -> list[Word]:
         """Commit the tentative words that end well before the audio's end, because their audio is dropped."""
-        if self.last is None:
+        if self.last is None or not self.last.is_trusted:
             return []
         limit = self.end / SAMPLE_RATE - STUCK_SECONDS
         words = self.last.words
