@@ -21,7 +21,8 @@ def server(
 ) -> Iterator[ServeProcess]:
     """It is not changed by tests: whoever stops a server, or fills its queue, starts one by `serve`."""
     models = [f"{name}={path}" for name, path in (("tiny.en", tiny_en_dir), ("bart", bart_dir), ("t5", t5_dir))]
-    process = ServeProcess(tmp_path_factory.mktemp("server"), *models, "--log-json")
+    without = {"TRANSEPT_DISABLE_PLUGINS": "speakers"}  # tests refuse requests for speakers
+    process = ServeProcess(tmp_path_factory.mktemp("server"), *models, "--log-json", environment=without)
     yield process.wait_until_ready()
     process.stop()
 

@@ -102,7 +102,8 @@ def seamless_server(tmp_path):
 @pytest.fixture(scope="module")
 def own_server(tiny_en_dir, tmp_path_factory):
     """One that a test may stop if it starts it again. It has no diarizer."""
-    server = PageServer(tmp_path_factory.mktemp("own"), f"tiny.en={tiny_en_dir}").start()
+    without = {"TRANSEPT_DISABLE_PLUGINS": "speakers"}
+    server = PageServer(tmp_path_factory.mktemp("own"), f"tiny.en={tiny_en_dir}", environment=without).start()
     yield server
     server.stop()
 
