@@ -18,6 +18,7 @@ from transept.core.request.sampling_params import SamplingParams
 from transept.speech.algorithms.decoding import DecodedWindow, decode_with_fallback, is_plausible
 from transept.speech.algorithms.prompt import WindowPrompt
 from transept.speech.algorithms.source import Source
+from transept.speech.options import TranscriptionOptions
 from transept.speech.timing.words import WordTiming, split_words, token_times, word_timings
 
 SMOOTHING = 5  # encoder positions; the peak of a sum over so many is less random
@@ -75,7 +76,7 @@ def hear(
     is_trusted = (
         decoded.is_finished
         and not decoded.needs_fallback(options)
-        and not _is_noise(heard, decoded)
+        and not is_noise(options, decoded)
         and is_plausible(model.tokenizer, model.spec, decoded.tokens, decoded.text, heard.seconds)
     )
     text = [token for token in decoded.tokens[len(prompt.prefix) :] if token in model.tokenizer.text_tokens]
@@ -84,9 +85,15 @@ def hear(
     return Hypothesis(tuple(_without_rewind(words, settled)), decoded, is_trusted)
 
 
-def _is_noise(heard: Source, decoded: DecodedWindow) -> bool:
-    threshold = heard.options.no_speech_threshold
-    return threshold is not None and decoded.no_speech_prob > threshold
+def is_noise(options: TranscriptionOptions, decoded: DecodedWindow) -> bool:
+    """True if silence is likely, and the text is not beyond doubt.
+
+    The bound of the text's log probability is half of logprob_threshold. After short audio, models find silence likely
+    although their text is right.
+    """
+    if options.no_speech_threshold is None or decoded.no_speech_prob <= options.no_speech_threshold:
+        return False
+    return options.logprob_threshold is None or decoded.avg_logprob < options.logprob_threshold / 2
 
 
 def most_tokens(seconds: float) -> int:

@@ -22,7 +22,7 @@ from transept.multimodal.waveforms import NO_SAMPLES, Waveform
 from transept.speech.algorithms.prompt import WindowPrompt
 from transept.speech.algorithms.source import Source
 from transept.speech.live.context import Context
-from transept.speech.live.hypothesis import HeardWord, Hypothesis, hear, most_tokens
+from transept.speech.live.hypothesis import HeardWord, Hypothesis, hear, is_noise, most_tokens
 from transept.speech.live.policies import Policy
 from transept.speech.live_options import LiveOptions
 from transept.speech.options import TranscriptionOptions
@@ -193,9 +193,7 @@ class Utterance:
             return True
         limit, decoded = self.options.compression_ratio_threshold, hypothesis.decoded
         is_repetitive = limit is not None and decoded.compression_ratio > limit
-        threshold = self.options.no_speech_threshold
-        is_noise = threshold is not None and decoded.no_speech_prob > threshold
-        return decoded.is_finished and not is_repetitive and not is_noise
+        return decoded.is_finished and not is_repetitive and not is_noise(self.options, decoded)
 
     def _commit(self, words: Sequence[HeardWord]) -> list[Word]:
         """Commit words, with times in the stream that never go back."""
