@@ -31,7 +31,7 @@ import torch
 from benchmarks.rare_names import CHOSEN_WITH, FRESH
 from benchmarks.transcripts import clips, normalize
 from benchmarks.whisper import checkpoint, windows
-from transept import Engine, SamplingParams, Transcriber
+from transept import Engine, SamplingParams, Transcriber, Transcript
 from transept.multimodal.audio import load_audio
 
 NUM_TERMS = 1000
@@ -138,7 +138,10 @@ def transcribed(model: Transcriber, spoken: Sequence[Any], ways: Sequence[dict[s
     for first in range(0, len(spoken), AT_ONCE):
         waveforms = [each.waveform for each in spoken[first : first + AT_ONCE]]
         for options, found in zip(ways, texts, strict=True):
-            found += [each.text for each in model.transcribe_many(waveforms, progress=None, **options)]
+            for each in model.transcribe_many(waveforms, progress=None, **options):
+                if not isinstance(each, Transcript):
+                    raise each
+                found.append(each.text)
     return texts
 
 
@@ -149,7 +152,7 @@ def costs(directory: Path, terms: Sequence[str], beams: int, rows: int = 16, tur
     """
     engine = Engine(directory, num_threads=1)
     heard = (windows("librivox") * rows)[:rows]
-    prompts = [{"multi_modal_data": {"audio": (each, 16_000)}} for each in heard]
+    prompts: list[Any] = [{"multi_modal_data": {"audio": (each, 16_000)}} for each in heard]
     common = {"temperature": 0.0, "max_tokens": 100, "detokenize": False, "num_beams": beams, "early_stopping": True}
     ways = [SamplingParams(keywords=keywords, **common) for keywords in ((), terms)]  # type: ignore[arg-type]
     seconds: list[list[float]] = [[] for _ in ways]
