@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,26 @@ def test_raw_samples_become_lines_and_files(speech_dir: Path, tmp_path: Path) ->
     assert "".join(event["text"] for event in events if event["event"] == "committed").strip() == text.strip()
 
 
+def test_ctrl_c_ends_the_audio_and_its_last_words_follow(speech_dir: Path, tmp_path: Path) -> None:
+    waveform, rate = soundfile.read(speech_dir / "librivox" / "austen-0880.flac", dtype="float32")
+    pcm = (waveform[: 5 * rate // 2] * 32767).astype("<i2").tobytes()  # it ends within the sentence
+    command = ["live", "-", "--pcm", str(rate), "--model", MODEL, "--json", "-f", "txt", "-o", str(tmp_path / "talk")]
+    with subprocess.Popen(
+        [sys.executable, "-m", "transept", *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        running.stdin.write(pcm)
+        running.stdin.flush()
+        lines = iter(running.stdout.readline, b"")
+        assert any(json.loads(line)["event"] == "committed" for line in lines)
+        running.send_signal(signal.SIGINT)  # standard input stays open
+        rest = [json.loads(line) for line in lines]
+        assert running.wait(PATIENCE) == 0
+    assert rest[-1]["event"] == "utterance_ended"
+    assert (tmp_path / "talk.txt").read_text().strip() == rest[-1]["segment"]["text"].strip() != ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -59,6 +80,7 @@ def test_raw_samples_become_lines_and_files(speech_dir: Path, tmp_path: Path) ->
         (["-", "--policy", "guess"], "guess"),
         (["-", "--mode", "batched"], "no option --mode"),
         (["-", "-f", "docx"], "docx"),
+        (["talk.wav"], "transcribe takes files"),
     ],
     ids=str,
 )

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 from transept.cli.captions import Captions, Lines, event_fields
 from transept.cli.commands import COMMANDS
@@ -24,6 +27,9 @@ from transept.options import declared
 from transept.speech.live_options import NOT_OF_LIVE, LiveOptions
 from transept.speech.options import DECODING, SPEECH, TranscriptionOptions
 
+if TYPE_CHECKING:
+    from transept.speech.live.stream import LiveStream
+
 MOST_USED = (
     *("--model", "--language", "--pcm", "--microphone", "--output-format", "--output", "--json", "--policy"),
     *("--initial-prompt", "--quantization", "--threads"),
@@ -38,13 +44,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         usage="transept live [option ...] [-]",
         description="Transcribe speech while it is spoken: a microphone, or standard input. On a terminal, text that "
         "may still change is dim. Otherwise only final text is printed, a line for each utterance.",
-        epilog="Ctrl-C ends the transcription. Exit code: 0 the audio ended, 1 failed, 2 bad usage.",
+        epilog="Ctrl-C ends the audio, and its last words follow; a second one ends at once. Exit code: 0 the audio "
+        "ended, 1 failed, 2 bad usage, 130 after a second Ctrl-C.",
         most_used=MOST_USED,
     )
     parser.add_argument(
         "source",
         nargs="?",
-        choices=[STDIN],
+        type=_standard_input,
         metavar="-",
         help="standard input, in any format that FFmpeg reads; without it, the microphone",
     )
@@ -84,13 +91,16 @@ def live(arguments: argparse.Namespace) -> int:
         stem = arguments.output or "live"
         files = [closing.enter_context(LiveFile(Path(f"{stem}.{name}"))) for name in arguments.output_format or ()]
         with contextlib.redirect_stdout(sys.stderr):  # keeps plugins' and libraries' prints out of the output
+            from transept.speech.live.stream import transcribed
             from transept.speech.transcriber import Transcriber
 
             transcriber = Transcriber(arguments.model, **engine_options(arguments))
         shows: Any = Captions() if sys.stdout.isatty() else Lines()
-        stream = closing.enter_context(contextlib.closing(transcriber.live(chunks, rate, **options, **own)))
+        stream = closing.enter_context(transcriber.live_stream(rate, **options, **own))
+        events = closing.enter_context(contextlib.closing(transcribed(stream, chunks)))
+        closing.enter_context(_ended_by_signal(stream))
         try:
-            for event in stream:
+            for event in events:
                 if arguments.json:
                     print(escape(json.dumps(event_fields(event), ensure_ascii=False)), flush=True)
                 else:
@@ -101,6 +111,36 @@ def live(arguments: argparse.Namespace) -> int:
             if not arguments.json:
                 shows.end()
     return 0
+
+
+@contextlib.contextmanager
+def _ended_by_signal(stream: LiveStream) -> Iterator[None]:
+    """For a ``with`` block in which Ctrl-C or SIGTERM ends the audio. The second one has its usual effect."""
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    usual = {number: effect for number, effect in usual.items() if signal.getsignal(number) == effect}
+
+    def restore() -> None:
+        for number, effect in usual.items():
+            signal.signal(number, effect)
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        restore()
+        threading.Thread(target=stream.close, daemon=True).start()  # here its lock may be held
+
+    for number in usual:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        restore()
+
+
+def _standard_input(text: str) -> str:
+    if text != STDIN:
+        raise argparse.ArgumentTypeError(
+            f"live listens to the microphone or -, not to {text!r}; transcribe takes files"
+        )
+    return text
 
 
 def _check(arguments: argparse.Namespace) -> None:

@@ -39,7 +39,7 @@ def decoded_chunks(file: BinaryIO, name: str) -> tuple[float, Iterator[Waveform]
         container: Any = av.open(file, mode="r", options=PROBED)
     except av.FFmpegError as error:
         raise MediaError(
-            f"{name} is not audio that FFmpeg reads ({error.strerror}); raw samples need their rate, --pcm 16000"
+            f"{name} is empty, or no audio that FFmpeg reads ({error.strerror}); raw samples need their rate, --pcm HZ"
         ) from None
     if not container.streams.audio:
         raise MediaError(f"{name} has no audio track; send one that has")

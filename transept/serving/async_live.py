@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from transept.serving.async_engine import AsyncEngine
 from transept.speech.live.events import LiveEvent
-from transept.speech.live.feed import Chunk
+from transept.speech.live.feed import Chunk, check_chunks
 from transept.speech.live.transcription import LiveTranscription
 
 
@@ -41,8 +41,16 @@ class AsyncLiveStream(AsyncIterator[LiveEvent]):
         await self._events.aclose()
 
     async def __anext__(self) -> LiveEvent:
-        """Wait for and return the next event. Raises the error that ended the stream, as `AsyncEngine.run`."""
-        event: LiveEvent | None = await anext(self._events)
+        """Wait for and return the next event. Raises the error that ended the stream, as `AsyncEngine.run`.
+
+        A stream that has ended takes no more audio.
+        """
+        event: LiveEvent | None = None
+        try:
+            event = await anext(self._events)
+        finally:
+            if event is None:
+                self.feed.close()
         if event is None:  # the job's result
             await self._events.aclose()
             raise StopAsyncIteration
@@ -55,13 +63,20 @@ class AsyncLiveStream(AsyncIterator[LiveEvent]):
         await self.aclose()
 
 
-async def transcribed(
+def transcribed(
     stream: AsyncLiveStream, chunks: AsyncIterable[Chunk] | Iterable[Chunk]
 ) -> AsyncGenerator[LiveEvent, None]:
     """Push all chunks from another task, or another thread for a plain iterable, and yield the events.
 
-    Raises the error of the iterable at the end.
+    Raises the error of the iterable at the end, and ParameterError at once for what yields no chunks.
     """
+    check_chunks(chunks, AsyncIterable | Iterable)
+    return _transcribed(stream, chunks)
+
+
+async def _transcribed(
+    stream: AsyncLiveStream, chunks: AsyncIterable[Chunk] | Iterable[Chunk]
+) -> AsyncGenerator[LiveEvent, None]:
 
     async def push_asynchronous(source: AsyncIterable[Chunk]) -> None:
         try:

@@ -164,7 +164,6 @@ class LiveKeywords(LiveOptionKeywords, total=False):
     suppress_tokens: Sequence[int] | str | None
     suppress_numerals: bool
     suppress_regex: str | None
-    max_new_tokens: int | None
     prepend_punctuations: str
     append_punctuations: str
     language_detection_threshold: float
@@ -174,7 +173,6 @@ class LiveKeywords(LiveOptionKeywords, total=False):
     log_prob_threshold: float | None
     condition_on_prev_tokens: bool
     prompt: str | Sequence[int] | None
-    max_tokens: int | None
 
 
 class TranscriptionAndEngineKeywords(TranscriptionKeywords, EngineKeywords, total=False):

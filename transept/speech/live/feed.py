@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from numbers import Real
+from os import PathLike
+from types import UnionType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -57,17 +59,23 @@ class Feed:
 
     def push(self, chunk: Chunk) -> None:
         """Add audio. Never waits. Raises MediaError for anything but audio, TranseptError if the feed is closed."""
+        if not self._add(chunk):
+            raise TranseptError("this live stream is closed; open another one for more audio")
+
+    def _add(self, chunk: Chunk) -> bool:
+        """Add audio, unless the feed is closed. Returns False then."""
         samples = self._samples(chunk)
         with self._room:
             if self.is_closed:
-                raise TranseptError("this live stream is closed; open another one for more audio")
+                return False
             if not len(samples):
-                return
+                return True
             self._chunks.append(Arrived(samples, self.clock()))
             self._num_unread += len(samples)
             wakes = self.unread >= WAKING
         if wakes:
             self.signal.set()
+        return True
 
     def close(self) -> None:
         """End the stream after the audio so far. May be called again."""
@@ -81,9 +89,8 @@ class Feed:
         try:
             for chunk in chunks:
                 self.wait_for_room()
-                if self.is_closed:
+                if self.is_closed or not self._add(chunk):
                     return
-                self.push(chunk)
         finally:
             self.close()
 
@@ -136,16 +143,23 @@ class Feed:
                 self._odd = data[whole:]
             pcm = np.frombuffer(data[:whole], "<i2")
             return mono(pcm.astype(np.int16, copy=False)[None])
-        if not is_array(chunk) and not isinstance(chunk, list):
-            message = f"a chunk is PCM in 16 bits as bytes, or an array of samples, not {shown(chunk)}"
-            raise MediaError(message)
+        if not (is_array(chunk) or isinstance(chunk, list)) or getattr(chunk, "ndim", 1) not in (1, 2):
+            message = "a chunk is PCM in 16 bits as bytes, or an array [num_samples] or [channels, num_samples]"
+            raise MediaError(f"{message}, not {shown(chunk)}")
         samples = channels_of(chunk)
-        if samples.dtype == np.int64 and isinstance(chunk, list):
-            samples = samples.astype(np.float32)
         waveform = mono(samples) if samples.size else NO_SAMPLES
         if not np.isfinite(waveform).all():
             raise MediaError("the chunk has samples that are not finite numbers; pass floats in [-1, 1]")
         return waveform.copy() if waveform.base is not None or waveform is chunk else waveform
+
+
+def check_chunks(chunks: Any, kinds: type | UnionType = Iterable) -> None:
+    """Raise ParameterError if an argument does not yield chunks, but is one itself, a path, or something else."""
+    is_chunk = isinstance(chunks, str | bytes | bytearray | memoryview | PathLike)
+    is_chunk = is_chunk or (is_array(chunks) and getattr(chunks, "ndim", 1) < 2)
+    if is_chunk or not isinstance(chunks, kinds):
+        message = "{chunks} must yield audio as it arrives, such as a generator or a list of arrays"
+        raise ParameterError(f"{message}, not {shown(chunks)}", param="chunks", value=chunks)
 
 
 def _checked_rate(rate: Any) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 from transept.core.jobs.runner import JobRunner
 from transept.errors import TranseptError
 from transept.speech.live.events import LiveEvent
-from transept.speech.live.feed import Chunk
+from transept.speech.live.feed import Chunk, check_chunks
 from transept.speech.live.transcription import LiveTranscription
 
 
@@ -27,6 +27,7 @@ class LiveStream(Iterator[LiveEvent]):
     def __init__(self, transcription: LiveTranscription, runner: JobRunner) -> None:
         self.feed = transcription.feed
         self._events: Generator[tuple[int, Any], None, None] = runner.run([transcription.job()], 1)
+        self._reading = threading.Lock()  # held by the thread that waits for an event
 
     def push(self, chunk: Chunk) -> None:
         """Add audio: bytes of PCM in 16 bits, or an array of floats or integers, mono or [channels, samples].
@@ -45,8 +46,16 @@ class LiveStream(Iterator[LiveEvent]):
         self._events.close()
 
     def __next__(self) -> LiveEvent:
-        """Wait for and return the next event. Raises the error that ended the stream."""
-        event: LiveEvent | TranseptError | None = next(self._events)[1]
+        """Wait for and return the next event. Raises the error that ended the stream; then it takes no more audio."""
+        if not self._reading.acquire(blocking=False):
+            raise TranseptError("another thread reads the events of this live stream; one thread at a time may")
+        event: LiveEvent | TranseptError | None = None
+        try:
+            event = next(self._events)[1]
+        finally:
+            self._reading.release()
+            if event is None or isinstance(event, TranseptError):
+                self.feed.close()
         if isinstance(event, TranseptError):
             raise event
         if event is None:  # the job's result
@@ -64,7 +73,15 @@ class LiveStream(Iterator[LiveEvent]):
 
 
 def transcribed(stream: LiveStream, chunks: Iterable[Chunk]) -> Generator[LiveEvent, None, None]:
-    """Push all chunks from another thread, and yield the events. Raises the error of the iterable at the end."""
+    """Push all chunks from another thread, and yield the events. Raises the error of the iterable at the end.
+
+    Raises ParameterError at once for what yields no chunks.
+    """
+    check_chunks(chunks)
+    return _transcribed(stream, chunks)
+
+
+def _transcribed(stream: LiveStream, chunks: Iterable[Chunk]) -> Generator[LiveEvent, None, None]:
     failures: list[BaseException] = []
 
     def push() -> None:

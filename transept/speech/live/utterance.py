@@ -238,10 +238,9 @@ class Utterance:
 @lru_cache
 def _for_pass(options: TranscriptionOptions, num_tokens: int, *, last: bool) -> TranscriptionOptions:
     """Return the options of a pass: greedy and with a bound for its tokens, unless it is the last one."""
-    bound = min(num_tokens, options.max_new_tokens or num_tokens)
     if last:
-        return dataclasses.replace(options, max_new_tokens=bound)
-    return dataclasses.replace(options, max_new_tokens=bound, beam_size=1, patience=None)
+        return dataclasses.replace(options, max_new_tokens=num_tokens)
+    return dataclasses.replace(options, max_new_tokens=num_tokens, beam_size=1, patience=None)
 
 
 def _word(timing: WordTiming) -> Word:
