@@ -116,7 +116,7 @@ def live(arguments: argparse.Namespace) -> int:
 @contextlib.contextmanager
 def _ended_by_signal(stream: LiveStream) -> Iterator[None]:
     """For a ``with`` block in which Ctrl-C or SIGTERM ends the audio. The second one has its usual effect."""
-    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     usual = {number: effect for number, effect in usual.items() if signal.getsignal(number) == effect}
 
     def restore() -> None:
