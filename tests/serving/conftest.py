@@ -49,7 +49,13 @@ def openai_client(server: ServeProcess) -> Iterator[openai.OpenAI]:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def microphone() -> Path | None:
+    """The recording that the browser's microphone plays once; None: it beeps. A module may have one of its own."""
+    return None
+
+
+@pytest.fixture(scope="module")
+def browser(microphone: Path | None) -> Iterator[Browser]:
     """Headless Chromium. Of a module, for its event loop runs in this thread while it is open."""
     from page_visit import CHROMIUM
     from playwright.sync_api import sync_playwright
@@ -57,6 +63,7 @@ def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         flags = ["--no-sandbox", "--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"]
         flags += ["--autoplay-policy=no-user-gesture-required", "--disable-gpu"]  # no GPU is emulated
+        flags += [] if microphone is None else [f"--use-file-for-fake-audio-capture={microphone}%noloop"]
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
         yield chromium
         chromium.close()

@@ -132,7 +132,7 @@ def test_the_time_left_is_told(visit, minutes):
     page = visit.page
     told = page.evaluate(
         """async () => {
-          const { secondsLeft } = await import(new URL('web/queue.js', document.baseURI));
+          const { secondsLeft } = await import(new URL('web/recording.js', document.baseURI));
           const { stateText, timeLeft } = await import(new URL('web/words.js', document.baseURI));
           const paces = [[60, 600, 10000], [0, 600, 10000], [60, 600, 100], [60, null, 10000], [600, 600, 10000]];
           const item = { state: 'running', duration: 600, seconds: 60, left: 90 };

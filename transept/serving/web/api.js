@@ -1,5 +1,5 @@
 // The server's HTTP interface: JSON, uploads, server-sent events, errors, and the key.
-// Called by server.js, queue.js, downloads.js, image-queue.js and text-tab.js. All addresses are relative to the page, which may stand behind a prefix.
+// Called by server.js, queue.js, downloads.js, image-queue.js, text-tab.js and live-stream.js. All addresses are relative to the page, which may stand behind a prefix.
 
 const KEY = "transept-key";
 const BUSY = new Set([429, 503]);
@@ -39,6 +39,11 @@ export async function getJson(path, { signal } = {}) {
 /** Posts a form, and returns the JSON of the answer. */
 export async function postForm(path, form, { signal }) {
   return (await send(path, { method: "POST", body: form, signal })).json();
+}
+
+/** Posts JSON, and returns the JSON of the answer. */
+export async function postJson(path, body, { signal }) {
+  return (await sendJson(path, body, { signal })).json();
 }
 
 /** Posts JSON, and returns the file that answers it: {name, blob}. */

@@ -1,5 +1,5 @@
 // Error messages for the user. The server's own message, for programs and operators, becomes the details.
-// Called by queue.js, downloads.js, text-tab.js and image-queue.js; message-box.js shows the result.
+// Called by queue.js, downloads.js, text-tab.js, image-queue.js and live-tab.js; message-box.js shows the result.
 
 import { ApiError, UnreachableError } from "./api.js";
 
@@ -22,6 +22,7 @@ const KEY = ["This server needs a key.", "Enter the key, and try again."];
 const SLOW = ["The upload was too slow.", "Try again over a better connection."];
 const BUSY = ["The server is busy.", "Try again in a moment."];
 const DISK = ["The server has no room for this file.", "Try again later, or tell the people who run the server."];
+const NOT_LIVE = ["This server has no live captions.", "Record instead, under Transcribe."];
 const STOPPED = ["The server stopped before this was done.", "Try again in a moment."];
 const LABELS = {
   language: "Language",
@@ -34,6 +35,7 @@ const LABELS = {
   prompt: "Context",
   initial_prompt: "Context",
   hotwords: "Words to look out for",
+  keywords: "Words to look out for",
   source: "From",
   target: "To",
   task: "Task",
@@ -47,7 +49,7 @@ export class PageError extends Error {
   }
 }
 
-/** An error as the user sees it: {message, advice, details}. subject: "recording", "image", "text" or "transcript". */
+/** An error as the user sees it: {message, advice, details}. subject: "recording", "image", "text", "transcript" or "stream". */
 export function inPlainWords(error, subject) {
   if (error instanceof PageError) return { message: error.message, advice: error.advice, details: "" };
   if (error instanceof UnreachableError) return { message: error.message, advice: "Try again in a moment.", details: "" };
@@ -59,6 +61,7 @@ export function inPlainWords(error, subject) {
 }
 
 function wordsFor({ status, code, param }, subject) {
+  if (subject === "stream" && status === 404 && code !== "model_not_found") return NOT_LIVE;
   if (code === "invalid_media") return { channel: CHANNELS, audio_track: TRACK }[param] ?? UNREADABLE[subject];
   if (code === "invalid_prompt") return UNREADABLE.text;
   if (code === "too_large" || status === 413) return TOO_LARGE[subject];
@@ -69,7 +72,8 @@ function wordsFor({ status, code, param }, subject) {
   if (code === "disk_full") return DISK;
   if (status >= 502 || code === "unavailable" || code === "draining") return STOPPED;
   if (status === 500) return [`The server failed on this ${subject}.`, "Try again. If it fails again, tell the people who run the server."];
-  if (param in LABELS) return [`“${LABELS[param]}” has an invalid value.`, "Change it, and try again."];
+  const field = param?.split(".").at(-1);
+  if (field in LABELS) return [`“${LABELS[field]}” has an invalid value.`, "Change it, and try again."];
   return [`The server did not take this ${subject}.`, "The details say why."];
 }
 

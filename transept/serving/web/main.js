@@ -1,4 +1,4 @@
-// Starts the page and joins its parts: store, server, queue, reader, text tab; tabs, dropping, banner, keyboard.
+// Starts the page and joins its parts: store, server, queue, reader, live tab, text tab; tabs, dropping, banner, keyboard.
 // index.html loads it. Nothing else imports it.
 
 import { forgetKey, setKeyDialog, storedKey } from "./api.js";
@@ -6,8 +6,9 @@ import { askForKey, confirmed, dialogIsOpen, showHelp } from "./dialogs.js";
 import { announce, byId, setText } from "./dom.js";
 import { Downloads } from "./downloads.js";
 import { ImageTab } from "./image-tab.js";
-import { showMessage } from "./message-box.js";
 import { LanguageCheck } from "./language-check.js";
+import { LiveTab } from "./live-tab.js";
+import { showMessage } from "./message-box.js";
 import { ACTIVE, Queue } from "./queue.js";
 import { QueueView } from "./queue-view.js";
 import { Reader } from "./reader.js";
@@ -18,7 +19,7 @@ import { Store } from "./store.js";
 import { TextTab } from "./text-tab.js";
 import { fraction, limitsText } from "./words.js";
 
-const TABS = ["transcribe", "text", "images"];
+const TABS = ["transcribe", "live", "text", "images"];
 const TYPED_INTO = "input, textarea, select, [contenteditable]:not([contenteditable=false])";
 const PRESSED_BY_SPACE = `${TYPED_INTO}, button, summary, a[href]`;
 const MOVED_BY_ARROWS = `${TYPED_INTO}, [role=tab], [role=slider]`;
@@ -37,6 +38,16 @@ const reader = new Reader(queue, server, {
   },
 });
 const queueView = new QueueView(queue, server, (item) => show(item, { focus: true }));
+const liveTab = new LiveTab(store, server, queue, {
+  open: (item) => {
+    selectTab("transcribe");
+    show(item, { focus: true });
+  },
+  ended: (item) => {
+    showTitle();
+    if (reader.item === item) show(item); // it has sound now
+  },
+});
 new LanguageCheck(queue, server);
 new Downloads(queue, server, () => reader.item);
 const recorderPanel = new RecorderPanel({ done: (file) => add([file]), complain });
@@ -65,6 +76,7 @@ byId("forget-key").addEventListener("click", () => {
 });
 
 await settings.restore();
+await liveTab.restore();
 await textTab.restore();
 await imageTab.restore();
 await queue.restore();
@@ -91,6 +103,7 @@ function show(item, options) {
 async function deleteAll() {
   const sure = await confirmed("Delete all recordings, transcripts, edits and texts in this browser?");
   if (!sure) return;
+  liveTab.clear();
   await queue.clear();
   textTab.clear();
   imageTab.clear();
@@ -158,11 +171,12 @@ function complain(problem) {
   showMessage(byId("intake-message"), problem);
 }
 
-/** Shows the overall progress in the window's title. */
+/** Shows the overall progress in the window's title, or that the microphone is on. */
 function showTitle() {
   const running = queue.items.filter((item) => ACTIVE.has(item.state));
   const done = running.reduce((sum, item) => sum + fraction(item), 0) / (running.length || 1);
-  document.title = running.length ? `${Math.round(100 * done)} % · Transept` : "Transept";
+  const state = liveTab.running ? "Live" : running.length ? `${Math.round(100 * done)} %` : "";
+  document.title = [state, "Transept"].filter(Boolean).join(" · ");
 }
 
 // --- tabs
@@ -182,13 +196,15 @@ function selectTab(name) {
   store.putSetting("tab", name).catch(() => {});
 }
 
-/** Shows the Images tab if a model reads images. */
+/** Shows the Images tab if a model reads images, and the Live tab if one transcribes speech. */
 function showTabs() {
   const settled = server.state === "ready" && !server.loading.length;
-  if (server.visionModels.length) byId("tab-images").hidden = false;
-  else if (settled) {
-    byId("tab-images").hidden = true;
-    if (currentTab() === "images") selectTab("transcribe");
+  for (const [name, possible] of [["images", server.visionModels.length > 0], ["live", liveTab.possible]]) {
+    if (possible) byId(`tab-${name}`).hidden = false;
+    else if (settled) {
+      byId(`tab-${name}`).hidden = true;
+      if (currentTab() === name) selectTab("transcribe");
+    }
   }
 }
 
@@ -280,6 +296,6 @@ function listenToLeaving() {
   addEventListener("pagehide", keep);
   document.addEventListener("visibilitychange", () => (document.hidden ? keep() : server.refresh()));
   addEventListener("beforeunload", (event) => {
-    if (recorderPanel.recording || imageTab.busy) event.preventDefault();
+    if (recorderPanel.recording || liveTab.running || imageTab.busy) event.preventDefault();
   });
 }

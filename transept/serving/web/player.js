@@ -62,14 +62,15 @@ export class Player extends EventTarget {
   }
 
   /** Shows a recording. blob: null if this browser no longer has the sound. Peaks are drawn once they are known. */
-  load(blob, { duration, peaks }) {
+  load(blob, { duration, peaks, state }) {
     this.unload();
     this.#known = duration ?? 0;
     if (blob) {
       this.#source = URL.createObjectURL(blob);
       this.#audio.src = this.#source;
     } else {
-      this.#complain("This browser no longer has the sound of this recording.");
+      const isLive = state === "live";
+      this.#complain(isLive ? "You can play this recording once it has ended." : "This browser no longer has the sound of this recording.");
     }
     byId("player").toggleAttribute("data-mute", !blob);
     this.setPeaks(peaks);

@@ -6,6 +6,8 @@ import { byId, counted, icon, iconButton, make, setText } from "./dom.js";
 import { ACTIVE, RETRIABLE } from "./queue.js";
 import { fraction, stateText } from "./words.js";
 
+const MARKS = { elsewhere: "running", live: "microphone" }; // other states have marks of their names
+
 export class QueueView {
   #queue;
   #server;
@@ -102,7 +104,7 @@ export class QueueView {
     const active = ACTIVE.has(item.state);
     if (view.row.dataset.state !== item.state) {
       view.row.dataset.state = item.state;
-      view.mark.replaceChildren(icon(active || item.state === "elsewhere" ? "running" : item.state));
+      view.mark.replaceChildren(icon(active ? "running" : (MARKS[item.state] ?? item.state)));
       this.#offerToContinue();
     }
     const model = this.#server.model(item.options.model);
@@ -113,7 +115,7 @@ export class QueueView {
     view.bar.value = fraction(item);
     view.cancel.hidden = !active && item.state !== "waiting";
     view.retry.hidden = !RETRIABLE.has(item.state);
-    view.remove.hidden = active || item.state === "elsewhere";
+    view.remove.hidden = active || item.state === "elsewhere" || item.state === "live";
   }
 
   /** Performs an action that may hide the focused button. */

@@ -1,20 +1,20 @@
 // The recordings of this browser, with their states and transcripts. Does not use the DOM.
-// main.js adds files; queue-view.js and reader.js show them. Sends two recordings at a time, and waits when the server is
-// busy. Stores every change.
+// main.js adds files, and live-tab.js a recording that grows while it is spoken; queue-view.js and reader.js show them.
+// Sends two recordings at a time, and waits when the server is busy. Stores every change.
 //
 // Events: "list" (order or number), "item" (detail: item), "segment" (detail: {item, index}), "said" (detail: message), "warning"
 // (detail: message).
 
 import { ApiError, UnreachableError, errorInStream, politely, upload } from "./api.js";
 import { PageError, inPlainWords } from "./errors.js";
+import { checkSize, formOf, inOrder, inTime, isUnderWay, newRecording, nothingYet, pathOf, secondsLeft, settle } from "./recording.js";
 import { OtherWindows } from "./windows.js";
-import { announceable, sizeText, waitText } from "./words.js";
+import { announceable, waitText } from "./words.js";
 
 const AT_ONCE = 2;
 const MOST_ITEMS = 300;
 const SAVE_PAUSE = 250; // milliseconds until a change is stored
 const SAVE_PAUSE_RUNNING = 2000; // while segments arrive
-const LEAST_WATCHED = 2000; // milliseconds of work before the pace is known
 
 export const ACTIVE = new Set(["sending", "queued", "running"]);
 const FINAL = new Set(["done", "failed", "cancelled"]);
@@ -28,7 +28,8 @@ export class Queue extends EventTarget {
   #controllers = new Map(); // id -> AbortController of its request
   #timers = new Map(); // id -> {due, timer} of the next write to the store
   #begun = new Map(); // id -> when the server started on it, in milliseconds of performance.now()
-  #others = new OtherWindows(() => [...this.#controllers.keys()]);
+  #live = new Set(); // ids of the recordings that are spoken in this window
+  #others = new OtherWindows(() => [...this.#controllers.keys(), ...this.#live]);
 
   constructor(store, server) {
     super();
@@ -40,20 +41,24 @@ export class Queue extends EventTarget {
 
   /**
    * Restores the recordings of earlier visits. Unfinished ones become "interrupted", or "elsewhere" if another window
-   * works on them.
+   * works on them. A live one is done: its text is what was said until then.
    */
   async restore() {
     const items = (await this.#store.items()).sort(inOrder);
     const left = items.filter(isUnderWay);
     const elsewhere = left.length ? await this.#others.running() : new Set();
-    for (const item of left) Object.assign(item, { state: elsewhere.has(item.id) ? "elsewhere" : "interrupted", message: "" });
+    for (const item of left) {
+      const wasLive = item.state === "live";
+      Object.assign(item, { state: elsewhere.has(item.id) ? "elsewhere" : wasLive ? "done" : "interrupted", message: "" });
+      if (item.state === "done") settle(item);
+    }
     this.items = items;
     this.#tell("list");
   }
 
   /** Applies a change of another window, unless this window works on the recording. */
   async #follow(id) {
-    const isOurs = () => this.#controllers.has(id) || this.#timers.has(id);
+    const isOurs = () => this.#controllers.has(id) || this.#live.has(id) || this.#timers.has(id);
     const kept = isOurs() ? null : await this.#store.item(id);
     if (kept === null || isOurs()) return;
     const item = this.find(id);
@@ -87,21 +92,50 @@ export class Queue extends EventTarget {
       this.#tell("warning", `The list holds ${MOST_ITEMS} recordings. Remove some to add more.`);
     }
     const batch = Date.now();
-    const added = files.slice(0, room).map((file, index) => ({
-      id: newId(),
-      batch,
-      index,
-      name: file.name || "recording",
-      size: file.size,
-      options: { ...options },
-      ...nothingYet(),
-    }));
+    const added = files
+      .slice(0, room)
+      .map((file, index) => newRecording({ batch, index, name: file.name, size: file.size, options }));
     added.forEach((item, index) => this.#blobs.set(item.id, files[index]));
     this.items = [...added, ...this.items].sort(inOrder);
     this.#tell("list");
     added.forEach((item) => this.#keep(item));
     this.#pump();
     return added;
+  }
+
+  /** Begins a recording whose transcript grows while it is spoken. Returns the new item, whose state is "live". */
+  open(name, options) {
+    const item = { ...newRecording({ batch: Date.now(), name, options }), state: "live", duration: 0 };
+    this.#live.add(item.id);
+    this.items = [item, ...this.items].sort(inOrder);
+    this.#tell("list");
+    this.#saveNow(item);
+    return item;
+  }
+
+  /** Changes a live recording: its `growing` segment, `duration` or `language`. */
+  grow(item, change) {
+    this.#set(item, change, { keep: "growing" in change, wait: SAVE_PAUSE_RUNNING });
+  }
+
+  /** Ends the growing segment of a live recording: the next words begin another one. */
+  settle(item) {
+    if (settle(item)) this.#tell("segment", { item, index: item.segments.length - 1 });
+    this.#set(item, {}, { wait: SAVE_PAUSE_RUNNING });
+  }
+
+  /** Ends a live recording. file: its sound, or null. Removes it if it has neither sound nor text. */
+  async close(item, file) {
+    this.settle(item);
+    this.#live.delete(item.id);
+    if (!this.items.includes(item)) return;
+    if (!file && !item.segments.length) {
+      await this.remove(item);
+      return;
+    }
+    if (file) this.#blobs.set(item.id, file);
+    this.#set(item, { state: "done", size: file?.size ?? 0 });
+    if (file) await this.#keep(item);
   }
 
   /** The sound, or null if this browser no longer has it. */
@@ -149,6 +183,7 @@ export class Queue extends EventTarget {
       this.#forget(item);
     }
     this.items = [];
+    this.#live.clear();
     this.#tell("list");
     await this.#store.clear();
     items.forEach((item) => this.#others.tell(item.id));
@@ -312,68 +347,3 @@ export class Queue extends EventTarget {
 
 const BROKE_OFF = { message: "The connection broke while the file was sent.", advice: "It may be larger than the server takes." };
 const NOT_KEPT = "The browser has no room left: changes are lost when this page is reloaded. Download what matters.";
-
-/** The fields of a recording that an attempt fills. */
-function nothingYet() {
-  return {
-    state: "waiting",
-    message: "", // reason of a failure or a pause, for the user
-    advice: "", // of a failure: a remedy
-    details: "", // of a failure: the server's own text
-    sent: 0, // fraction
-    position: null, // in the server's queue
-    duration: null, // seconds
-    seconds: 0, // done so far
-    left: null, // estimated seconds of work; null: unknown
-    language: null,
-    warnings: [], // faults of the recording; each continues "the recording is"
-    reason: null, // why the transcript is empty
-    heard: undefined, // {language, probability, model} from a second model; null: not known
-    segments: [], // as the server sent them
-    edits: {}, // index -> {text, words}: the edited version
-    peaks: null, // of the waveform
-  };
-}
-
-/** Seconds of work left; null: too early to estimate. `seconds` of `duration` were done in so many milliseconds. */
-export function secondsLeft(seconds, duration, milliseconds) {
-  if (!duration || !(seconds > 0) || !(milliseconds >= LEAST_WATCHED)) return null;
-  return (Math.max(0, duration - seconds) / seconds) * (milliseconds / 1000);
-}
-
-function checkSize({ size }, most) {
-  if (!size) throw new PageError("This file is empty.", "Add one with sound.");
-  if (size > most) throw new PageError(`This file has ${sizeText(size)}, over the limit of ${sizeText(most)}.`, "Compress it, or split it into parts.");
-}
-
-const isUnderWay = (item) => item.state === "waiting" || ACTIVE.has(item.state);
-const inOrder = (one, other) => other.batch - one.batch || one.index - other.index;
-const inTime = (one, other) => one.batch - other.batch || one.index - other.index;
-
-function pathOf(options) {
-  return options.task === "translate" ? "v1/audio/translations" : "v1/audio/transcriptions";
-}
-
-function formOf(item, blob) {
-  const { model, language, target, channel, track, diarize, speakers, words, prompt, hotwords } = item.options;
-  const form = new FormData();
-  form.append("model", model);
-  form.append("stream", "true");
-  form.append("progress", "true");
-  if (language) form.append("language", language);
-  if (target) form.append("target_language", target);
-  if (channel) form.append("channel", channel);
-  if (track) form.append("audio_track", track);
-  if (diarize) form.append("diarize", "true");
-  if (speakers) form.append("speakers", speakers);
-  if (words) form.append("word_timestamps", "true");
-  if (prompt) form.append("prompt", prompt);
-  if (hotwords) form.append("hotwords", hotwords);
-  form.append("file", blob, item.name); // last, so that the server knows the options first
-  return form;
-}
-
-/** crypto.randomUUID is for https and localhost only. */
-function newId() {
-  return Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
-}

@@ -130,7 +130,7 @@ export class Reader {
   #showState(item, active, said) {
     const state = byId("reader-state");
     state.dataset.state = item.state;
-    state.hidden = said && (active || item.state === "done");
+    state.hidden = said && (active || item.state === "live" || item.state === "done");
     const text = stateText(item, this.#server.state, this.#server.model(item.options.model));
     const advice = item.reason ? `${item.reason[0].toUpperCase()}${item.reason.slice(1)}.` : "";
     if (item.state === "done") showMessage(byId("reader-state-text"), { message: "No speech was found in this recording.", advice });

@@ -2,7 +2,7 @@
 
 import { confirmed } from "./dialogs.js";
 import { announce, byId, clockText, setText } from "./dom.js";
-import { Recorder } from "./recorder.js";
+import { Recorder, fileName } from "./recorder.js";
 
 const WORTH_ASKING = 5; // seconds; less is discarded without a question
 
@@ -52,7 +52,7 @@ export class RecorderPanel {
 
   async #stop() {
     const recorder = this.#recorder;
-    const file = await recorder.stop(`Recording ${stamp(new Date())}.wav`);
+    const file = await recorder.stop(fileName("Recording"));
     this.#recorder = null;
     this.#open(false);
     if (file) this.#done(file);
@@ -86,10 +86,4 @@ export class RecorderPanel {
     byId("recorder-level").value = Math.sqrt(recorder.level); // closer to perceived loudness
     setText(byId("recorder-time"), clockText(recorder.seconds));
   }
-}
-
-function stamp(date) {
-  const two = (number) => String(number).padStart(2, "0");
-  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
-  return `${day} ${two(date.getHours())}.${two(date.getMinutes())}.${two(date.getSeconds())}`;
 }

@@ -1,7 +1,11 @@
 // Recording from the microphone: an AudioWorklet collects 16-bit samples, which become a WAV file.
-// recorder-panel.js shows it. Event "level": `level` (0..1) and `seconds` changed.
+// recorder-panel.js and live-tab.js show it.
+//
+// Events: "level" (`level`, 0..1, and `seconds` changed), "samples" (detail: new ones, an Int16Array), "lost" (the
+// microphone was unplugged or taken away).
 
-const RATE = 16000; // Hz, the rate of speech models; browsers that lack it record at their own rate
+const SPEECH_RATE = 16000; // Hz, the rate of speech models
+const MOST_CHUNKS = 700; // about a minute; older ones become one Blob, which browsers can keep on disk
 
 export class Recorder extends EventTarget {
   level = 0;
@@ -9,15 +13,27 @@ export class Recorder extends EventTarget {
   #stream = null;
   #context = null;
   #node = null;
-  #chunks = [];
+  #rate;
+  #chunks = []; // of samples: Int16Array, and Blobs of many
   #length = 0; // samples
   #flushed = null;
+
+  /** rate: Hz to record at. Browsers that cannot record at this rate use their own; see `rate`. */
+  constructor(rate = SPEECH_RATE) {
+    super();
+    this.#rate = rate;
+  }
 
   /** The reason why this page cannot record, or null. */
   static obstacle() {
     if (!window.isSecureContext) return "Browsers record only on pages that come from https or localhost.";
     if (!navigator.mediaDevices?.getUserMedia || !window.AudioWorkletNode) return "This browser cannot record.";
     return null;
+  }
+
+  /** Hz, once it has started. */
+  get rate() {
+    return this.#context.sampleRate;
   }
 
   get seconds() {
@@ -36,9 +52,10 @@ export class Recorder extends EventTarget {
   }
 
   async #connect() {
+    this.#stream.getTracks().forEach((track) => track.addEventListener("ended", () => this.dispatchEvent(new Event("lost"))));
     const worklet = new URL("recorder-worklet.js", import.meta.url);
     try {
-      this.#context = new AudioContext({ sampleRate: RATE });
+      this.#context = new AudioContext({ sampleRate: this.#rate });
       this.#context.createMediaStreamSource(this.#stream); // some browsers refuse another rate than the microphone's
     } catch {
       await this.#context?.close();
@@ -78,6 +95,8 @@ export class Recorder extends EventTarget {
     if (samples) {
       this.#chunks.push(samples);
       this.#length += samples.length;
+      if (this.#chunks.length > MOST_CHUNKS) this.#chunks = [new Blob(this.#chunks)];
+      this.dispatchEvent(new CustomEvent("samples", { detail: samples }));
     }
     this.level = level;
     this.dispatchEvent(new Event("level"));
@@ -88,6 +107,13 @@ export class Recorder extends EventTarget {
     this.#context?.close();
     this.#stream = this.#context = null;
   }
+}
+
+/** The name of a recording's file: "Recording 2030-12-31 23.59.59.wav". */
+export function fileName(kind, date = new Date()) {
+  const two = (number) => String(number).padStart(2, "0");
+  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+  return `${kind} ${day} ${two(date.getHours())}.${two(date.getMinutes())}.${two(date.getSeconds())}.wav`;
 }
 
 /** The 44 bytes before the samples of a 16-bit mono WAV file. */
@@ -112,11 +138,11 @@ export function wavHeader(samples, rate) {
 function explained(error) {
   switch (error.name) {
     case "NotAllowedError":
-      return "The browser may not use the microphone. Allow it for this page, beside the address, and record again.";
+      return "The browser may not use the microphone. Allow it for this page, beside the address, and try again.";
     case "NotFoundError":
-      return "No microphone was found. Plug one in and record again.";
+      return "No microphone was found. Plug one in and try again.";
     case "NotReadableError":
-      return "Another program has the microphone. Close it there and record again.";
+      return "Another program has the microphone. Close it there and try again.";
     default:
       return `The microphone could not be used: ${error.message}`;
   }

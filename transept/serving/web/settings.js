@@ -1,5 +1,5 @@
 // The options of the Transcribe tab: model, language, and those under "More options".
-// main.js makes one and asks `options()` when files are added. Kept in the store.
+// main.js makes one and asks `options()` when files are added. Kept in the store. live-tab.js fills its lists in the same way.
 
 import { byId, fillSelect, setText } from "./dom.js";
 import { languageName } from "./words.js";
@@ -7,13 +7,13 @@ import { languageName } from "./words.js";
 const FIELDS = ["model", "language", "translate", "target-language", "channel", "audio-track", "diarize", "speakers", "words", "prompt", "hotwords"];
 
 /** Codes and names of languages, by name. */
-function byName(languages) {
+export function byName(languages) {
   const sorted = [...languages].sort((one, other) => one.name.localeCompare(other.name));
   return sorted.map(({ code, name }) => [code, name[0].toUpperCase() + name.slice(1)]);
 }
 
 /** "tiny.en (English only)", "base (loading)" */
-function modelText({ id, state, only_language: only }) {
+export function modelText({ id, state, only_language: only }) {
   const notes = [only ? `${languageName(only)} only` : "", state === "ready" ? "" : state === "failed" ? "failed" : "loading"];
   const said = notes.filter(Boolean).join(", ");
   return said ? `${id} (${said})` : id;

@@ -22,6 +22,8 @@ export function stateText(item, serverState, model) {
       return ["Transcribing", item.duration ? percent(item.seconds / item.duration) : "", timeLeft(item.left)]
         .filter(Boolean)
         .join(" · ");
+    case "live":
+      return `Live now · ${clockText(item.duration)}`;
     case "done":
       return ["Done", item.duration === null ? "" : clockText(item.duration), model?.only_language ? "" : languageName(item.language)]
         .filter(Boolean)
