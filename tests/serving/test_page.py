@@ -897,6 +897,8 @@ def test_all_works_by_keyboard(visit, clip, reference):
     expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
     page.locator("#tab-transcribe").focus()
     page.keyboard.press("ArrowRight")
+    expect(page.locator("#panel-live")).to_be_visible()
+    page.keyboard.press("ArrowRight")
     expect(page.locator("#panel-text")).to_be_visible()
 
 

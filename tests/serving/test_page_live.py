@@ -91,13 +91,13 @@ def test_speech_becomes_captions_and_a_transcript(visit):
     expect(page).to_have_title("Live · Transept")
     page.get_by_role("button", name="Stage").click()
     expect(page.get_by_role("button", name="Leave the stage")).to_be_visible()
-    page.wait_for_function("document.fullscreenElement?.id === 'panel-live'")
+    page.wait_for_function("() => document.fullscreenElement?.id === 'panel-live'")
     assert page.locator("#panel-live").evaluate(STYLE)[0] == "rgb(0, 0, 0)"
     assert float(page.locator("#captions").evaluate(STYLE)[1].removesuffix("px")) >= LEAST_PIXELS
     visit.check_accessibility()
     let_finish(visit)
     page.get_by_role("button", name="Leave the stage").click()
-    page.wait_for_function("document.fullscreenElement === null")
+    page.wait_for_function("() => document.fullscreenElement === null")
     stop(visit)
     expect(page).to_have_title("Transept")
     assert visit.focused() == "live-start"
