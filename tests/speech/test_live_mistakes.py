@@ -36,7 +36,9 @@ def test_what_yields_no_chunks_is_refused_at_once(transcriber: Transcriber, chun
 
 
 @pytest.mark.parametrize(
-    "chunk", [np.float32(0.5), np.zeros((2, 3, 4)), 0.5, [100, -100]], ids=lambda chunk: type(chunk).__name__
+    "chunk",
+    [np.float32(0.5), np.zeros((2, 3, 4)), 0.5, [100, -100], SECOND + 3e4],
+    ids=lambda chunk: type(chunk).__name__,
 )
 def test_a_chunk_that_is_no_audio_is_refused_as_a_chunk(chunk: Any) -> None:
     feed = Feed(RATE)

@@ -10,8 +10,6 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-import numpy as np
-
 from transept.errors import MediaError, MissingPackageError, ParameterError
 from transept.multimodal.waveforms import Waveform
 
@@ -53,9 +51,9 @@ def _decoded(container: Any, name: str) -> Generator[Waveform, None, None]:
     try:
         for frame in container.decode(audio=0):
             for resampled in resampler.resample(frame):
-                yield np.ascontiguousarray(resampled.to_ndarray()[0])
+                yield resampled.to_ndarray()[0].clip(-1.0, 1.0)  # damage and overshoot
         for resampled in resampler.resample(None):
-            yield np.ascontiguousarray(resampled.to_ndarray()[0])
+            yield resampled.to_ndarray()[0].clip(-1.0, 1.0)
     except av.EOFError:
         return
     except av.FFmpegError as error:

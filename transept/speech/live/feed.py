@@ -17,7 +17,7 @@ import numpy as np
 
 from transept.core.jobs.job import Signal
 from transept.errors import MediaError, ParameterError, TranseptError, shown
-from transept.multimodal.channels import HIGHEST_RATE, LOWEST_RATE
+from transept.multimodal.channels import HIGHEST_PEAK, HIGHEST_RATE, LOWEST_RATE
 from transept.multimodal.waveforms import NO_SAMPLES, SupportsArray, Waveform, channels_of, is_array, mono
 from transept.speech.vad.spans import SAMPLE_RATE
 
@@ -150,6 +150,9 @@ class Feed:
         waveform = mono(samples) if samples.size else NO_SAMPLES
         if not np.isfinite(waveform).all():
             raise MediaError("the chunk has samples that are not finite numbers; pass floats in [-1, 1]")
+        if (peak := float(np.abs(waveform).max(initial=0.0))) > HIGHEST_PEAK:
+            message = f"the chunk has float samples up to {peak:g}, but full scale is 1.0: divide, or pass integers"
+            raise MediaError(message)
         return waveform.copy() if waveform.base is not None or waveform is chunk else waveform
 
 
