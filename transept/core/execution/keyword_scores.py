@@ -53,6 +53,16 @@ class KeywordScores(NamedTuple):
         values, indices = (logits.gather(1, self.token_ids) + self.scores).topk(min(number, self.scores.shape[1]))
         return values, self.token_ids.gather(1, indices)
 
+    def joined(self, tokens: Tensor, logits: Tensor, number: int) -> tuple[Tensor, Tensor]:
+        """Return each row's tokens and the `number` best tokens with a score, and which of these are new.
+
+        tokens: [rows, count]. logits: [rows, vocabulary]. Returns [rows, count + number or fewer] and
+        [rows, number or fewer], bool.
+        """
+        values, others = self.candidates(logits, number)
+        is_new = (others[:, :, None] != tokens[:, None, :]).all(dim=-1) & (values > float("-inf"))
+        return torch.cat([tokens, others], dim=-1), is_new
+
     def of(self, token_ids: Tensor) -> Tensor:
         """Return the scores of tokens in each row, minus the row's refund. token_ids: [rows, tokens]."""
         listed = self.token_ids[:, None, :] == token_ids[:, :, None]  # [rows, tokens, width]

@@ -229,16 +229,13 @@ def _with_terms(
     scores: KeywordScores,
     top: tuple[Tensor, Tensor] | None,
 ) -> Chosen:
-    """Add the best tokens of keywords to other tokens, for a KeywordSearch.
+    """Add the best tokens of keywords to the most likely ones, `plain` [rows, tokens], for a KeywordSearch.
 
-    plain: [rows, tokens], the most likely tokens. logits: [rows, vocabulary], without scores. total: [rows, 1], to
-    subtract from logits for log probabilities.
+    logits: [rows, vocabulary], without scores. total: [rows, 1], to subtract from logits for log probabilities.
     """
-    values, others = scores.candidates(logits, TERM_CANDIDATES)
-    chosen = torch.cat([plain, others], dim=-1)
+    chosen, is_new = scores.joined(plain, logits, TERM_CANDIDATES)
     logprobs = logits.gather(-1, chosen) - total
-    known = (others[:, :, None] == plain[:, None, :]).any(dim=-1) | (values == float("-inf"))
-    logprobs[:, plain.shape[1] :].masked_fill_(known, float("-inf"))
+    logprobs[:, plain.shape[1] :].masked_fill_(~is_new, float("-inf"))
     return Chosen(seq_ids, chosen, logprobs, top, forbidden=True, boosts=scores.of(chosen))
 
 
