@@ -13,7 +13,7 @@ class VoiceModel:
     """The declaration of a plugin's hook `voice_model`.
 
     name: of the model, with its version. Files of voices carry it: only embeddings of one model are compared.
-    threshold: cosine similarity, from -1 to 1, above which two embeddings are of one voice.
+    threshold: lowest cosine similarity, from -1 to 1, of two embeddings of one voice.
     min_seconds: length of speech below which an embedding is unreliable; a shorter voice is not compared.
     """
 

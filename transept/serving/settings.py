@@ -64,7 +64,7 @@ class ServerSettings:
         int | None,
         Option(
             "also serve Wyoming, Home Assistant's protocol, at this port",
-            "Without keys.",
+            "Wyoming has no API keys.",
             metavar="PORT",
             ge=0,
             le=65535,
@@ -116,7 +116,8 @@ class ServerSettings:
         ),
     ] = AUDIO_MEMORY_MB
     max_streams: Annotated[
-        int, Option("live streams at a time", "More are closed with the code 1013.", metavar="N", ge=0)
+        int,
+        Option("maximum number of open live streams", "Further ones are closed with the code 1013.", metavar="N", ge=0),
     ] = MAX_STREAMS
     max_stream_seconds: Annotated[
         float, Option("close a live stream after this time", metavar="S", default="24 hours", gt=0)
@@ -130,8 +131,8 @@ class ServerSettings:
     voices: Annotated[
         str | None,
         Option(
-            "file of known voices, after which the speakers of requests with diarize are named",
-            "It is read again for every such request. Requests with voices of their own do not use it.",
+            "file of known voices that names the speakers of requests with diarize",
+            "It is read again for every such request. Requests that send voices do not use it.",
             metavar="FILE",
         ),
     ] = None

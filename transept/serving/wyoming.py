@@ -1,8 +1,9 @@
 """Wyoming, the protocol of Home Assistant for voice services: ``transept serve --wyoming PORT``.
 
-A client sends ``transcribe``, ``audio-start``, ``audio-chunk``s and ``audio-stop``. While it speaks, it gets the final
-text in ``transcript-chunk``s, and at the end the ``transcript``. The package `wyoming` has the protocol's events; here
-they are read with bounds, because a client may claim any length. The protocol has no keys and no encryption.
+A client sends ``transcribe``, ``audio-start``, ``audio-chunk``s and ``audio-stop``. Meanwhile the server sends
+final text in ``transcript-chunk``s, and at the end the whole ``transcript``. The package `wyoming` has the protocol's
+events. This module reads them itself, because a client may claim any length, and the package sets no limit. The
+protocol has no keys and no encryption.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class _Connection:
         self.ended: asyncio.Future[Exception | None] | None = None
 
     async def serve(self, end: asyncio.Event) -> None:
-        """Handle events until the client leaves or is idle, or `end` is set."""
+        """Handle events until the client disconnects or is idle, or `end` is set."""
         ending = asyncio.ensure_future(end.wait())
         try:
             while True:
@@ -151,8 +152,9 @@ class _Connection:
             await self._begin(chunk.rate)
         assert self.job is not None
         if chunk.width != 2 or chunk.channels < 1 or chunk.rate != self.rate:
-            message = f"audio must have 2 bytes a sample and the rate of audio-start, not {chunk.width} at {chunk.rate}"
-            raise MediaError(f"{message} Hz. Convert it before it is sent")
+            message = f"audio must have 2 bytes a sample and the rate of audio-start, {self.rate} Hz"
+            given = f"{chunk.width} bytes at {chunk.rate} Hz in {chunk.channels} channels"
+            raise MediaError(f"{message}, not {given}. Convert it before you send it")
         samples = np.frombuffer(chunk.audio[: len(chunk.audio) // (2 * chunk.channels) * 2 * chunk.channels], "<i2")
         mono = samples.reshape(-1, chunk.channels).mean(axis=1).astype("<i2") if chunk.channels > 1 else samples
         self.metrics.audio(self.job.model.name, self.job.push(mono.tobytes()))
@@ -192,7 +194,7 @@ class _Connection:
 
 
 async def _read_event(reader: asyncio.StreamReader) -> Event | None:
-    """Read an event; None at the end. Raises ApiError for anything else, and for an event that is too large."""
+    """Read an event; None at the end of the stream. Raises ApiError for an invalid or too large event."""
     with _as_api_error():
         if not (line := await reader.readline()):
             return None
@@ -217,7 +219,9 @@ def _as_api_error() -> Iterator[None]:
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        message = f"this is not an event of Wyoming, or too large: {type(error).__name__}: {error}. Send events as JSON"
+        message = (
+            f"this is not a Wyoming event, or it is too large: {type(error).__name__}: {error}. Send events as JSON"
+        )
         raise ApiError(400, message, code="invalid_event") from None
 
 

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 Decibels = npt.NDArray[np.float32]  # [frames]
 
 PER_SECOND = 50  # frames
-REACH = 40  # frames to either side, 0.8 s, in which the loudest one decides
-LOUD = -20.0  # dB of full scale: mean square of the loudest frames of speech that need no gain
+REACH = 40  # frames to either side, 0.8 s, of which the loudest one sets the gain
+LOUD = -20.0  # dB of full scale: level to which the loudest frames of quiet speech are raised
 MOST = 40.0  # dB of gain
 SMOOTH = 20  # frames over which the gain changes
-STANDS_OUT = 12.0  # dB between loud and quiet frames within REACH: speech; steady noise varies less
-FAINTEST = -87.0  # dB of full scale: fainter sound counts as silence, such as rounding to 16 bits
-RANGE = 52.0  # dB below the recording's loud frames: fainter sound also counts as silence
-PERCENTILE = 99  # of the levels: loud frames
-BLOCK = 1 << 16  # frames that are read, or written, at a time
+STANDS_OUT = 12.0  # dB by which levels differ within REACH if there is speech; steady noise varies less
+FAINTEST = -87.0  # dB of full scale: fainter audio counts as silence, such as rounding errors of 16 bits
+RANGE = 52.0  # dB below the recording's loud frames: fainter audio also counts as silence
+PERCENTILE = 99  # of the recording's levels; it counts as the level of loud frames
+BLOCK = 1 << 16  # frames that are processed at a time, so that temporary arrays stay small
 
 
 def load_recording(limits: Limits, audio: AudioInput, rate: int, options: TranscriptionOptions) -> LoadedAudio:
@@ -45,8 +45,9 @@ def load_recording(limits: Limits, audio: AudioInput, rate: int, options: Transc
 def levelled(waveform: Waveform, rate: int) -> Waveform:
     """Raise each stretch of speech by the gain that brings its loudest frames to LOUD; never lower one.
 
-    waveform: float32 [num_samples]; it is not changed. rate: in Hz. Silence and steady noise
-    get the gain of the speech before and after them. Samples stay within full scale.
+    waveform: float32 [num_samples]; it is not changed. rate: in Hz. Pauses get
+    a gain between those of the speech before and after them. Samples stay within full scale. Returns `waveform` itself
+    if no speech in it is quiet.
     """
     frame = rate // PER_SECOND
     gains = _gains(_levels(waveform, frame))
@@ -58,7 +59,7 @@ def levelled(waveform: Waveform, rate: int) -> Waveform:
         block = waveform[begin : begin + BLOCK * frame]
         gain = np.interp(np.arange(begin, begin + len(block)), middles, gains)
         raised = block * np.power(10, gain / 20).astype(np.float32)
-        beyond = np.maximum(np.abs(block), 1)  # samples that were over full scale stay
+        beyond = np.maximum(np.abs(block), 1)  # samples beyond full scale stay as they are
         result[begin : begin + len(block)] = np.clip(raised, -beyond, beyond)
     return result
 
@@ -79,7 +80,9 @@ def _gains(levels: Decibels) -> npt.NDArray[np.float64]:
         return np.zeros(0)
     levels = np.maximum(levels, max(FAINTEST, float(np.percentile(levels, PERCENTILE)) - RANGE))
     loudest, quietest = _most_within(levels, REACH), -_most_within(-levels, REACH)
-    (spoken,) = np.nonzero((levels > loudest - STANDS_OUT) & (loudest - quietest > STANDS_OUT))  # not ends of words
+    (spoken,) = np.nonzero(
+        (levels > loudest - STANDS_OUT) & (loudest - quietest > STANDS_OUT)
+    )  # leaves out frames in which a word fades
     if not len(spoken):
         return np.zeros(len(levels))
     gains = np.interp(np.arange(len(levels)), spoken, np.clip(LOUD - loudest[spoken], 0, MOST))
@@ -93,7 +96,7 @@ def _most_within(values: Decibels, reach: int) -> Decibels:
     width = 2 * reach + 1
     found = np.pad(values, (reach, reach), constant_values=-np.inf)
     covered = 1
-    while covered < width:  # each value is that of `covered` frames from its own on
+    while covered < width:  # each value is the maximum of `covered` frames, its own first
         shift = min(covered, width - covered)
         found = np.maximum(found[: len(found) - shift], found[shift:])
         covered += shift

@@ -14,7 +14,7 @@ AUTO, ATTENTION, AGREEMENT = POLICIES = ("auto", "attention", "agreement")
 LIVE = "live"
 live = partial(Option, group=LIVE)
 
-# Options of a transcription that have no meaning while it is spoken, or are fixed there.
+# Options of transcriptions that live transcription does not take.
 NOT_OF_LIVE = (
     *("prefix", "temperature", "best_of", "prompt_reset_on_temperature", "glossary", "redact", "without_timestamps"),
     *("max_initial_timestamp", "token_logprobs", "word_timestamps", "refine_word_times", "clip_timestamps"),
@@ -27,7 +27,7 @@ NOT_OF_LIVE = (
 @declares_options("live transcription has no option")
 @dataclass(frozen=True)
 class LiveOptions:
-    """How a stream is transcribed while it is spoken.
+    """Options of live transcription, beside the options that it shares with other transcriptions.
 
     Raises ParameterError for an unknown option or a value out of range.
     """
@@ -36,8 +36,8 @@ class LiveOptions:
         Literal["auto", "attention", "agreement"],
         live(
             "when words are final: attention, agreement, or auto (default), the better one for the model",
-            "attention: the decoder attends to audio at least `frontier` seconds old. agreement: `passes` passes in "
-            "succession agree on them.",
+            "attention: words for which the decoder attends to audio at least `frontier` seconds old. agreement: words "
+            "that are equal in `passes` passes in succession.",
             metavar="POLICY",
             default="",
         ),
@@ -45,8 +45,12 @@ class LiveOptions:
     min_chunk: Annotated[float, live("new audio between two passes over an utterance", metavar="S", ge=0.1, le=10)] = (
         0.5
     )
-    passes: Annotated[int, live("passes that must agree on a word", metavar="N", ge=2, le=10)] = 2
-    frontier: Annotated[float, live("audio at the end whose words are not final yet", metavar="S", ge=0.0, le=5)] = 0.6
+    passes: Annotated[
+        int, live("passes in succession that must agree on a word; for agreement", metavar="N", ge=2, le=10)
+    ] = 2
+    frontier: Annotated[
+        float, live("audio at the end whose words are not final yet; for attention", metavar="S", ge=0.0, le=5)
+    ] = 0.6
     encoder_margin: Annotated[
         float | None,
         live(
@@ -59,8 +63,8 @@ class LiveOptions:
     longest_audio: Annotated[
         float,
         live(
-            "longest audio that a pass reads",
-            "Before it is exceeded, audio behind final words is dropped. Their text stays as the prompt.",
+            "length of an utterance's audio beyond which the audio of older final words is dropped",
+            "Their text stays as the prompt. A pass may read some seconds more if few words are final.",
             metavar="S",
             ge=4,
             le=25,

@@ -37,7 +37,7 @@ def listed_names(name: str, given: Any) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class SpeakerOptions:
-    """How the speakers of a recording are told apart and named."""
+    """Options of speakers: their channels, number and names."""
 
     channel: Annotated[
         Literal["mix", "left", "right", "each"],
@@ -48,32 +48,33 @@ class SpeakerOptions:
     diarize: Annotated[
         bool,
         speakers(
-            "tell speakers apart, with an installed diarizer plugin",
-            "Segments are cut where the speaker changes, between words. The options below set it.",
+            "tell speakers apart by voice; needs transept[speakers]",
+            "A diarizer plugin may replace transept[speakers]. Segments are cut where the speaker changes, between "
+            "words. The options below turn it on.",
         ),
     ] = False
     speakers: Annotated[
         int | None,
         speakers(
             "number of speakers, if it is known",
-            "None: the diarizer finds it.",
+            "None: detected by the diarizer.",
             aliases=("num_speakers", "speakers_expected"),
             metavar="N",
             ge=1,
             le=MOST_SPEAKERS,
         ),
     ] = None
-    min_speakers: Annotated[
-        int | None, speakers("there are at least this many speakers", metavar="N", ge=1, le=MOST_SPEAKERS)
-    ] = None
-    max_speakers: Annotated[
-        int | None, speakers("there are at most this many speakers", metavar="N", ge=1, le=MOST_SPEAKERS)
-    ] = None
+    min_speakers: Annotated[int | None, speakers("lowest number of speakers", metavar="N", ge=1, le=MOST_SPEAKERS)] = (
+        None
+    )
+    max_speakers: Annotated[int | None, speakers("highest number of speakers", metavar="N", ge=1, le=MOST_SPEAKERS)] = (
+        None
+    )
     speaker_names: Annotated[
         tuple[str, ...],
         speakers(
             "names of the speakers, in the order in which they first speak: Ann,Bob",
-            'With channel="each", of the channels in their order. Further speakers keep their names.',
+            'With channel="each": names of the channels, in their order. Further speakers keep their names.',
             metavar="NAME,...",
             default="",
             parse=listed_names,
@@ -83,7 +84,7 @@ class SpeakerOptions:
     voices: Annotated[
         Voices | None,
         speakers(
-            "file of known voices, after which speakers are named; default: your own of `transept voices`",
+            "file of known voices that names their speakers; the word default: your own file, of `transept voices`",
             "Voices, or in Python the pathlib.Path of a file; over HTTP the file's JSON. Unknown speakers keep the "
             "diarizer's names.",
             metavar="FILE",
@@ -96,7 +97,7 @@ class SpeakerOptions:
         bool,
         speakers(
             "a voice has the same name in all files",
-            "Speakers are numbered in the order of the files, which does not depend on which of them is done first.",
+            "Speakers are numbered in the order of the files, even if a later file is finished first.",
         ),
     ] = False
     add_voices: Annotated[

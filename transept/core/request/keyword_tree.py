@@ -1,10 +1,11 @@
 """KeywordTree: a prefix tree over the token ids of keywords, as an Aho-Corasick automaton (Aho and Corasick 1975).
 
-The sampler asks for a sequence's state, a function of its last output tokens alone, and for the scores of tokens in
-that state (shallow fusion with a prefix tree, Zhao et al. 2019). The root allows terms that begin
-anywhere; the start, a second root, also allows terms that match only at the start of a word.
+A sequence's state depends on its last output tokens alone. The sampler adds the scores of a state to the logits
+(shallow fusion with a prefix tree, Zhao et al. 2019). The root allows spellings that may begin anywhere. The start is a
+second root, for the beginning of the text and for places after an opening mark. It also allows spellings without a
+leading blank, which match only at the start of a word.
 
-    root ── Th ── and ── iwe          path    sum of boosts since the root, or since the last complete term on the path
+    root ── Th ── and ── iwe          path    sum of boosts since the root or the last complete term
       └──── Ad ── a                   refund  the part that is subtracted if the match breaks; 0 at the end of a term
     start ─ And ─ ers                 sure    the part that stays: boosts of a complete term within the match
 """
@@ -25,8 +26,8 @@ FIRST_SHARE = 0.2  # of a term's boost, for its first token
 class Transitions(NamedTuple):
     """The tokens that continue or begin a match in a state.
 
-    scores: added to each token's logit, at least 0. refund: subtracted from all tokens, as if each broke the match; the
-    scores of tokens that continue the match include it.
+    scores: at least 0, added to the logits of these tokens. refund: subtracted from the logits of all tokens, as if
+    each broke the match. The scores of tokens that continue the match make up for it.
     """
 
     token_ids: list[int]
@@ -47,7 +48,7 @@ class KeywordTree:
         self._boosts: list[float] = [0.0, 0.0]  # of the last token of each state
         self._is_term: list[bool] = [False, False]
         self._length: list[int] = [0, 0]
-        self._ends_word: list[bool] = [False, False]  # of a term: True if a word must end after it
+        self._ends_word: list[bool] = [False, False]  # True for a term after which the word must end
         for each in spellings:
             node = self._add(ROOT if each.begins_anywhere else START, each.token_ids, each.boost)
             self._ends_word[node] = not each.ends_anywhere
@@ -68,7 +69,7 @@ class KeywordTree:
         return self._refund[state]
 
     def unended(self, state: int) -> float:
-        """Return the boosts to subtract if the last word gets more letters; 0 if it does not end a term."""
+        """Return the boosts to subtract if the next token continues the last word; 0 if the state completes no term."""
         return self._path[state] if self._ends_word[state] else 0.0
 
     def repeated(self, state: int, output: Sequence[int], within: int) -> float:

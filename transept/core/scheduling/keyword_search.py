@@ -1,7 +1,7 @@
-"""KeywordSearch: greedy decoding or a beam search that also follows keywords, until each is complete or breaks.
+"""KeywordSearch: greedy decoding or a beam search, with more sequences that follow keywords.
 
-Each request with keywords that does not sample has one. Like a BeamSearch, the engine core calls it after every step.
-No torch here.
+A follower ends when its keyword is complete or breaks off. Each request with keywords that does not sample has a
+KeywordSearch. The engine core calls it after every step, like a BeamSearch. No torch here.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from transept.core.scheduling.beam_search import BeamSearch, Continuation, End, 
 from transept.core.scheduling.sequence import SampledToken, Sequence, SequenceStatus
 
 MOST_SEQS = 1 << 30  # no limit
-SLACK = 4.0  # a follower is dropped if its total is this far below the best sure total
-REACH = 25 / 6  # how much less likely than the likeliest a term's first token is at most, divided by its boost
+SLACK = 4.0  # nats; a follower is dropped if its total is so far below the best sure total
+REACH = 25 / 6  # a term's first token may be REACH * its boost nats less likely than the likeliest token
 AGREEMENT = 3  # a greedy search keeps one beam after this many tokens without an open match
-ROUNDING = 1e-3  # of sums of boosts
-REPEATS = 16  # tokens in which a term gets its boosts once, so that no search repeats it for their sake
-ContinuesWord = Callable[[int, int], bool]  # the last token, and the next -> see StopChecker.continues_word
+ROUNDING = 1e-3  # nats; smaller differences between sums of boosts are rounding errors
+REPEATS = 16  # tokens in which a term gets its boosts once, so that boosts cause no repetition
+ContinuesWord = Callable[[int, int], bool]  # (last token, next token); see StopChecker.continues_word
 
 
 @dataclass(frozen=True)
 class Branch(Continuation):
-    """A continuation. sure: its total if its open match breaks, which takes the match's boosts back.
+    """A continuation of a beam by one token.
 
-    begins: False if its last token begins a term, but is too unlikely.
+    sure: its total without the boosts of its open match, as if the match broke off.
+    begins: True if it may be a follower: it continues a match, or its token is likely enough to begin one.
     """
 
     sure: float
@@ -36,7 +37,10 @@ class Branch(Continuation):
 
 
 def follows_keywords(params: SamplingParams) -> bool:
-    """True if a KeywordSearch decodes the request. Stop strings exclude it: they need a text that only grows."""
+    """True if a KeywordSearch decodes the request.
+
+    Greedy requests with stop strings are excluded: stop strings need a text that only grows.
+    """
     return bool(params.keywords and (params.beam_search or (params.greedy and not params.stop)))
 
 
@@ -49,8 +53,8 @@ class KeywordSearch(BeamSearch):
     """The state of one request's search: a beam search, or a greedy one as a search with one beam.
 
     A match is open until its term is complete and its word has ended. Beams are ranked by their sure totals, as if
-    their open matches broke, so keywords displace no beam before they are complete. Open matches that are not among
-    the beams are followed by up to FOLLOWERS more sequences, while their totals are good enough.
+    their open matches broke off. So a keyword displaces no beam before it is complete. Up to FOLLOWERS more sequences
+    follow open matches that are not among the beams, while their totals are within SLACK.
 
     num_candidates: tokens that the sampler returns for each beam: the most likely ones, and TERM_CANDIDATES that begin
     or continue a term. width: maximum number of sequences.
@@ -117,7 +121,7 @@ class KeywordSearch(BeamSearch):
     def _kept(self, running: list[Branch]) -> list[Branch]:
         """Return the beams, the best ones by `sure`, and their followers. With a width of 1, return the highest total.
 
-        A greedy search also keeps beams without an open match, until they have been compared for some tokens.
+        A greedy search also keeps sequences without an open match, until none was open for AGREEMENT tokens.
         """
         if self.width == 1:
             return sorted(running, key=lambda each: each.total, reverse=True)[:1]
@@ -134,9 +138,9 @@ class KeywordSearch(BeamSearch):
         return kept
 
     def _can_win(self, branch: Branch) -> bool:
-        """Return True unless the search has its hypotheses, and the branch has no better one.
+        """Return False if the search has all its hypotheses and the branch is not better than the best of them.
 
-        A branch can become better only by keywords that the best hypothesis does not have.
+        A branch with the same boosts as the best hypothesis also cannot win.
         """
         if len(self.hypotheses) < self.num_hypotheses:
             return True

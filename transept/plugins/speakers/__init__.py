@@ -1,4 +1,4 @@
-"""Speakers: the built-in diarizer, two small networks for CPUs whose weights are in this package."""
+"""Speakers: the built-in diarizer and voice embedder. This package has their two small networks for CPUs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from transept.authoring import VoiceModel
 
-SAME_VOICE = 0.5  # cosine similarity above which two embeddings are of one voice
+SAME_VOICE = 0.5  # lowest cosine similarity of two embeddings of one voice
 NEEDS = "telling speakers apart needs {missing}, which is not installed. `pip install 'transept[speakers]'` installs it"
 
 

@@ -7,9 +7,9 @@ import numpy.typing as npt
 from scipy.cluster.hierarchy import fcluster, linkage
 
 SAME_SPEAKER = 0.65  # mean cosine distance within which clusters are one speaker
-SURE = 1.0  # seconds; shorter pieces make no cluster
+SURE = 1.0  # seconds; shorter pieces are assigned after the clustering
 LEAST_SPEECH = 2.0  # seconds of a speaker, in all
-MOST_CLUSTERED = 4000  # pieces; of longer recordings so many stand for all, so that memory is bounded
+MOST_CLUSTERED = 4000  # pieces; of longer recordings, every second or every third one and so on, to bound memory
 ROUNDS = 3  # of assigning each piece to the nearest cluster
 
 Embeddings = npt.NDArray[np.float32]
@@ -30,7 +30,7 @@ def cluster(points: Embeddings, durations: npt.NDArray[np.float64], least: int, 
     for _ in range(ROUNDS):
         centres = _centres(sure, durations[clustered], labels)
         nearest = (sure @ centres.T).argmax(axis=1)
-        if len(np.unique(nearest)) < len(centres):  # a speaker would vanish
+        if len(np.unique(nearest)) < len(centres):  # a speaker would lose all pieces
             break
         labels = nearest
     found = (points @ centres.T).argmax(axis=1)
@@ -46,7 +46,7 @@ def _centres(points: Embeddings, durations: npt.NDArray[np.float64], labels: Lab
 
 
 def _clustered(durations: npt.NDArray[np.float64], least: int) -> npt.NDArray[np.intp]:
-    """Return the indices of the pieces that make clusters: long ones, or the longest if there are too few."""
+    """Return the indices of the pieces to cluster: all of at least SURE seconds, or the `least` longest."""
     long = np.flatnonzero(durations >= SURE)
     if len(long) < least:
         long = np.sort(np.argsort(-durations, kind="stable")[:least])

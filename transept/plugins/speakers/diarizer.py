@@ -19,7 +19,7 @@ from transept.plugins.speakers.pieces import Piece, cut_into_pieces, join_turns
 from transept.plugins.speakers.segmentation import RATE, segment
 
 STEP_FRAMES = 10  # the lengths of embedded stretches are multiples of it, so that many share a batch
-FEWEST_FRAMES, MOST_FRAMES = 30, 150  # of a stretch; longer ones cost time and tell speakers apart no better
+FEWEST_FRAMES, MOST_FRAMES = 30, 150  # of a stretch; longer ones take more time and do not improve the result
 
 
 def find_turns(
@@ -37,7 +37,7 @@ def find_turns(
 
 
 def _stretches(samples: npt.NDArray[np.float32], pieces: Sequence[Piece]) -> list[npt.NDArray[np.float32]]:
-    """Return filter banks of the middle of each piece, [MELS, frames]; of short pieces, also of their surroundings."""
+    """Return filter banks of the middle of each piece, [MELS, frames]. Short pieces get the audio around them."""
     least = (FEWEST_FRAMES + 3) * RATE // FRAMES_PER_SECOND
     mels = filter_banks(np.pad(samples, (0, max(0, least - len(samples)))), MELS)
     stretches = []

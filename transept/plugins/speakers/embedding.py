@@ -1,8 +1,8 @@
-"""The voice encoder: maps a stretch of one voice's speech to a vector that is close to other vectors of the same voice.
+"""The voice encoder: embeds a stretch of one voice's speech. Embeddings of the same voice are similar.
 
 `diarizer` and the hook `embed_voice` call it. The network is CAM++ (Wang et al. 2023, "CAM++: a fast and efficient
 network for speaker verification using context-aware masking"), trained by 3D-Speaker on 200,000 speakers of Chinese
-and English. Batch norms are part of the weights of the convolutions before them.
+and English. Batch norms after convolutions are folded into their weights.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ CHANNELS = 32  # of the convolutions over time and frequency
 GROWTH = 32  # channels that each layer adds
 STAGES = ((128, 12, 1), (256, 24, 2), (512, 16, 2))  # channels at first, layers, dilation
 CONTEXT_FRAMES = 100  # over which masks average; 2 s
-BATCH_FRAMES = 3000  # of all stretches of a batch; 30 s
-PART_FRAMES = 300  # about so many of a long recording of one voice are embedded at a time; 3 s
+BATCH_FRAMES = 3000  # in all stretches of a batch; 30 s
+PART_FRAMES = 300  # approximate length of the parts of a long recording; 3 s
 SHORTEST = 3600  # samples; shorter recordings are padded with silence
 
 
@@ -79,7 +79,7 @@ class MaskedLayer(nn.Module):
 
 
 class Stage(nn.Module):
-    """Layers that each read the results of all layers before, and a layer that halves the channels."""
+    """Densely connected layers: each reads the results of all earlier ones. A last layer halves the channels."""
 
     def __init__(self, channels: int, layers: int, dilation: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Pieces: stretches in which one voice of a chunk speaks alone; and turns, made of pieces whose speakers are known."""
+"""Pieces: stretches in which one voice of a chunk speaks alone. Once they have speakers, they are joined into turns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Piece(NamedTuple):
 
 
 def cut_into_pieces(chunks: Sequence[Chunk]) -> list[Piece]:
-    """Return the pieces of a recording: what each voice says alone, in equal parts of at most LONGEST."""
+    """Return the pieces of a recording: the speech of each voice alone, in equal parts of at most LONGEST."""
     pieces = []
     for number, chunk in enumerate(chunks):
         alone = chunk.active & (chunk.active.sum(axis=1, keepdims=True) == 1)
@@ -42,13 +42,13 @@ def join_turns(
 ) -> list[tuple[float, float, str]]:
     """Return turns (start, end, speaker) in order of time. speakers: of each piece.
 
-    A turn spans short pauses. Where two voices speak at once, each is the speaker of its voice's nearest piece.
+    A turn spans short pauses. Where voices overlap, each gets the speaker of the nearest piece of its own.
     """
     parts = [(piece.start, piece.end, int(speaker)) for piece, speaker in zip(pieces, speakers, strict=True)]
     parts += _overlapped(chunks, pieces, speakers)
     turns: dict[int, list[list[float]]] = {}
     for start, end, speaker in sorted(parts):
-        own = turns.setdefault(speaker, [])  # in the order of the first turn
+        own = turns.setdefault(speaker, [])  # `turns` is in the order of first turns
         if own and start - own[-1][1] <= LONGEST_PAUSE:
             own[-1][1] = max(own[-1][1], end)
         else:
@@ -61,7 +61,7 @@ def join_turns(
 def _overlapped(
     chunks: Sequence[Chunk], pieces: Sequence[Piece], speakers: npt.NDArray[np.intp]
 ) -> Iterator[tuple[float, float, int]]:
-    """Yield (start, end, speaker) for each voice where it speaks at the same time as another one."""
+    """Yield (start, end, speaker) for each stretch in which a voice speaks at the same time as another one."""
     of_voice: dict[tuple[int, int], list[tuple[Piece, int]]] = {}
     for piece, speaker in zip(pieces, speakers, strict=True):
         of_voice.setdefault((piece.chunk, piece.voice), []).append((piece, int(speaker)))

@@ -1,8 +1,8 @@
-"""The segmentation network: who of up to three voices speaks in each frame of ten seconds.
+"""The segmentation network: decides for each frame of a ten-second chunk which of up to three voices speak.
 
 `diarizer` calls `segment`. The network is pyannote's segmentation-3.0 (Plaquet and Bredin 2023, "Powerset multi-class
 cross entropy loss for neural speaker diarization"): learned band-pass filters, convolutions and a recurrent network.
-Its voices are numbered anew in each chunk.
+The numbers of voices have no relation between chunks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from transept.plugins.speakers.weights import read_weights
 
 RATE = 16_000  # Hz
-CHUNK = 10 * RATE  # samples of one input of the training
+CHUNK = 10 * RATE  # samples; the length of inputs in training
 STEP = CHUNK * 3 // 4  # samples between the starts of chunks
 EDGE = (CHUNK - STEP) // 2  # samples at both ends of a chunk that belong to its neighbours
 VOICES = 3  # at most in one chunk
@@ -34,7 +34,7 @@ COMBINATIONS = np.array(  # of voices, one for each class
 
 @dataclass(frozen=True)
 class Chunk:
-    """The frames that one chunk decides.
+    """The frames that are taken from one chunk: its middle, without the parts that its neighbours cover better.
 
     times: float64 [frames], the middle of each frame, in seconds of the recording.
     active: bool [frames, VOICES], True if the voice speaks.

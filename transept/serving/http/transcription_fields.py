@@ -129,13 +129,11 @@ class OwnFields:
     ] = ()
     voices: Annotated[
         str | None,
-        Option("known voices, after which speakers are named", "The JSON of a file of `transept voices`."),
+        Option("known voices, whose names speakers get", "The JSON of a file of `transept voices`."),
     ] = None
     known_speaker_names: Annotated[
         tuple[str, ...],
-        Option(
-            "names of speakers whose voices known_speaker_references have", "In the same order.", parse=listed_names
-        ),
+        Option("names of the speakers of known_speaker_references", "In the same order.", parse=listed_names),
     ] = ()
     known_speaker_references: Annotated[
         tuple[bytes, ...],

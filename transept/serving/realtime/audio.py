@@ -12,7 +12,7 @@ from transept.serving.realtime.session_options import PCM, PCMU, AudioFormat
 
 
 def decoded(text: str, given: AudioFormat) -> bytes:
-    """Return the samples of an appended text: 16 bits, little-endian. A piece may end within a sample.
+    """Return the bytes of an appended text as 16-bit little-endian PCM. They may end within a sample.
 
     given: the client's encoding. Raises MediaError for a text that is not base64.
     """

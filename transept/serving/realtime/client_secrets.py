@@ -1,8 +1,8 @@
 """ClientSecrets: short-lived keys with a session's settings, which a server makes for browsers.
 
 A secret is signed and not stored: its text contains the settings and the time of its expiry. So a client cannot fill
-the server's memory with secrets, and every process with the same API keys accepts them. Made by `http.client_secrets`,
-checked by `http.access`.
+the server's memory with secrets, and every process with the same API keys accepts them. `http.client_secrets`
+makes them, and `http.access` checks them.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any
 from transept.serving.errors import ApiError
 
 PREFIX = "ek_"  # OpenAI's; its JavaScript client allows keys that begin with it in browsers
-LONGEST = 8 << 10  # characters, which fit into a request's headers
+LONGEST = 8 << 10  # characters of a secret, so that it fits into a request's headers
 PURPOSE = b"transept client secrets 1"
 
 
 class ClientSecrets:
-    """Makes and reads client secrets. api_keys: of the server; the signature depends on them alone.
+    """Makes and reads client secrets. api_keys: the server's, from which the signing key is derived.
 
-    Without API keys, the signature depends on a random number, so secrets end with the process.
+    Without API keys, the signing key is random, so secrets are valid only until the process ends.
     """
 
     def __init__(self, api_keys: Iterable[str]) -> None:

@@ -17,14 +17,14 @@ LEAST_PROBABILITY = 1e-9  # so that its logarithm is a number
 
 @dataclass
 class Item:
-    """An utterance. begin: seconds of the session's audio. is_committed: True once its audio is."""
+    """An utterance. begin: seconds of the session's audio. is_committed: True once its audio is committed."""
 
     begin: float
     id: str = field(default_factory=lambda: new_id("item"))
     text: str = ""
     words: list[Word] = field(default_factory=list)
     is_committed: bool = False
-    begins_anew: bool = False  # True between two segments, whose words may lack a blank
+    begins_anew: bool = False  # True if the next words begin a segment, and may lack a leading blank
 
     def delta(self, words: Sequence[Word], include: Sequence[str], offset: float) -> dict[str, Any] | None:
         """Add words, and return the event of their text; None without text. offset: seconds to add to their times."""
@@ -60,7 +60,7 @@ class Item:
 
 
 def _included(words: Sequence[Word], include: Sequence[str]) -> dict[str, Any]:
-    """Return the fields that `include` adds. A log probability is the mean of a word's tokens, not of one token."""
+    """Return the fields that `include` adds. A logprob is the log of a word's mean token probability."""
     fields: dict[str, Any] = {}
     if LOGPROBS in include:
         fields["logprobs"] = [

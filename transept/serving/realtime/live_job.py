@@ -16,8 +16,8 @@ from transept.serving.realtime.session_options import AudioInput
 from transept.speech.live.events import SpeechStarted, SpeechStopped, UtteranceEnded
 
 MOST_UNREAD = 60.0  # seconds of audio; with more, the session stops reading its socket
-LEAST_PACKET = 0.02  # seconds of audio that are pushed at a time
-POLL_SECONDS = 0.05  # between looks at the feed while it is full
+LEAST_PACKET = 0.02  # seconds of audio; shorter ones are joined before they are pushed
+POLL_SECONDS = 0.05  # between checks of the feed while it is full
 
 # OpenAI's `delay` as options of live transcription; without it, their defaults.
 DELAYS: dict[str, dict[str, Any]] = {
@@ -30,7 +30,7 @@ DELAYS: dict[str, dict[str, Any]] = {
 
 
 def live_options(given: AudioInput) -> dict[str, Any]:
-    """Return the options of live transcription that a session's settings mean."""
+    """Return the options of live transcription for a session's settings."""
     transcription, turns = given.transcription, given.turn_detection
     options: dict[str, Any] = {**DELAYS[transcription.delay or "medium"], "language": transcription.spoken}
     if transcription.prompt:
@@ -157,7 +157,7 @@ class LiveJob:
 
 
 def _with_all_ends(job: Job) -> Job:
-    """The job of a live transcription, with a NoWords after each utterance without words."""
+    """Wrap the job of a live transcription, and add a NoWords after each utterance without words."""
     step, answer, has_stopped = job.send, None, False
     try:
         while True:
@@ -169,7 +169,7 @@ def _with_all_ends(job: Job) -> Job:
                 has_stopped = True
             elif isinstance(asked, UtteranceEnded | SpeechStarted):
                 has_stopped = False
-            elif isinstance(asked, Signal) and has_stopped:  # it waits for audio, so the utterance is done
+            elif isinstance(asked, Signal) and has_stopped:  # the job waits for audio, so it has finished the utterance
                 has_stopped = False
                 yield NoWords()
             try:

@@ -3,8 +3,8 @@
     append ─▶ decode ─▶ LiveJob ─▶ its events ─▶ items ─▶ OpenAI's events
 
 With turn detection, one live job serves all utterances, and each one becomes an item. Without it, each commit of the
-client ends a live job, whose text is one item. The next job may start while earlier ones finish their text. An invalid
-event is answered by an `error` event, and changes nothing. `http.realtime` makes sessions.
+client ends a live job, whose text is one item. The next job may start while earlier ones finish their text. The
+session answers an invalid event with an `error`, and stays unchanged. `http.realtime` makes sessions.
 """
 
 from __future__ import annotations
@@ -44,12 +44,11 @@ OTHER_EVENTS = (
 
 
 class RealtimeSession:
-    """See the module.
+    """One client's session; see the module's docstring.
 
-    scope: of the connection, for the log. settings: at the beginning; see `TranscriptionSession.merged`. send: sends an
-    event to the client. expires_at: Unix time at which the server ends the session. model: its name, once it is
-    open.
-    num_seconds: of appended audio. is_broken: set once the session cannot go on, because its engine has ended.
+    scope: of the connection. settings: the initial ones; `session.update` changes them. send: sends an event to the
+    client. expires_at: Unix time at which the server ends the session. model: the model's name, set by `open`.
+    num_seconds: length of the appended audio. is_broken: set once the engine has ended, so the session must end.
     """
 
     def __init__(
@@ -67,8 +66,8 @@ class RealtimeSession:
         self.id, self._expires_at = new_id("sess"), expires_at
         self.num_seconds = 0.0
         self.is_broken = asyncio.Event()
-        self._job: LiveJob | None = None  # the one that audio is appended to
-        self._finishing: set[LiveJob] = set()  # whose audio is complete
+        self._job: LiveJob | None = None  # to which audio is appended
+        self._finishing: set[LiveJob] = set()  # jobs whose audio is complete
         self._last_item: str | None = None
         self._handlers: dict[str, Callable[[Mapping[str, Any]], Awaitable[None]]] = {
             "session.update": self._update,

@@ -1,7 +1,7 @@
 """The settings of a transcription session, in the shape of OpenAI's ``session`` object.
 
 `TranscriptionSession.of` makes them from JSON, and `merged` applies a `session.update`. Used by `session`, and by the
-endpoint for client secrets. Declares fields as all options are declared, so errors suggest what would work.
+endpoint for client secrets. The fields are declared like all other options, so that errors suggest what would work.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Delay = Literal["minimal", "low", "medium", "high", "xhigh"]
 
 
 def part(kind: type[Any], name: str, given: Any) -> Any:
-    """Make a part of the session from a JSON object. Another value stays, and is refused by its type."""
+    """Make a part of the session from a JSON object. Returns any other value, which the check of types then refuses."""
     return made_of(kind, name, given) if isinstance(given, Mapping) else given
 
 
@@ -77,7 +77,7 @@ class AudioFormat:
 
 @dataclass(frozen=True)
 class Transcription:
-    """The model of a session and its options. delay: how long words wait until they are final."""
+    """The model of a session and its options. delay: OpenAI's name for the time until words are final."""
 
     model: Annotated[str | None, Option("a name of `/v1/models`", "Default: the first speech model.")] = None
     language: Annotated[str | None, Option("spoken language, such as en", "Default: detected.")] = None
@@ -135,7 +135,7 @@ PCM_24, ANY_MODEL, SERVER_VAD = AudioFormat(), Transcription(), TurnDetection() 
 
 @dataclass(frozen=True)
 class AudioInput:
-    """Settings of the audio and of its transcription. turn_detection: None: the client commits each utterance."""
+    """Settings of the audio and of its transcription. turn_detection: None if the client commits each utterance."""
 
     format: Annotated[
         AudioFormat,
@@ -179,7 +179,7 @@ OPENAI_INPUT = AudioInput()
 
 @dataclass(frozen=True)
 class SessionAudio:
-    """The only part of a transcription session's audio is its input."""
+    """The audio of a session. A transcription session has only an input."""
 
     input: Annotated[
         AudioInput, Option("settings of the audio", wanted="an object", parse=partial(part, AudioInput))
@@ -194,7 +194,7 @@ OPENAI_AUDIO = SessionAudio()
 
 @dataclass(frozen=True)
 class TranscriptionSession:
-    """A session's settings. include: further contents of events, of INCLUDABLE."""
+    """A session's settings. include: names from INCLUDABLE, of additional fields and events."""
 
     type: Annotated[Literal["transcription"], Option("the only kind of session of this server")] = "transcription"
     audio: Annotated[
@@ -229,7 +229,7 @@ class TranscriptionSession:
         return self.audio.input
 
     def described(self) -> dict[str, Any]:
-        """Return OpenAI's ``session`` object. Fields that are unset are left out, except those that null turns off."""
+        """Return OpenAI's ``session`` object. Leaves out unset fields, except those that null turns off."""
         described: dict[str, Any] = dataclasses.asdict(self)
         found = described["audio"]["input"]
         found["transcription"] = _set(found["transcription"])

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from transept.speech.options import TranscriptionOptions
 from transept.speech.speech_model import SpeechModel
 
-MOST_TOKENS = 60  # of earlier text: two or three sentences; each token takes a row of every pass
+MOST_TOKENS = 60  # of earlier text: two or three sentences; each token costs a decoder row in every pass
 
 
 class Context:
-    """The tokens of hotwords, and of the text so far. It is empty if the model or the options take none."""
+    """The tokens of hotwords and of the text so far; none if the model has no prompt of earlier text."""
 
     def __init__(self, model: SpeechModel, options: TranscriptionOptions) -> None:
         self._start = model.tokenizer.control.start_of_previous
@@ -23,7 +23,7 @@ class Context:
             self._tokens = list(model.tokenizer.encode_prompt(options.initial_prompt))[-model.max_prompt_tokens :]
 
     def add(self, tokens: Sequence[int]) -> None:
-        """Add text that precedes the audio which the next pass reads."""
+        """Add text whose audio later passes do not read. Does nothing without condition_on_previous_text."""
         if self._keeps:
             self._tokens = [*self._tokens, *tokens][-MOST_TOKENS:]
 
@@ -32,7 +32,7 @@ class Context:
         self._tokens = []
 
     def prompt(self, num_others: int) -> list[int]:
-        """Return the tokens before the transcript. num_others: of tokens that follow them in the decoder prompt."""
+        """Return the tokens before the transcript. num_others: number of tokens after them in the decoder prompt."""
         room = self._most_positions - num_others - 1
         earlier = [*self._hotwords, *self._tokens]
         if self._start is None or not earlier or room <= 0:

@@ -1,4 +1,4 @@
-"""Events of a live transcription, in the order in which they become known. All times are seconds of the stream."""
+"""Events of a live transcription. Times are in seconds from the beginning of the stream."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from transept.speech.segments import Segment, Word
 
 @dataclass(frozen=True)
 class SpeechStarted:
-    """Speech was heard. start: where it begins, with the padding before it."""
+    """An utterance has begun. start: of its audio, which includes the padding before the speech."""
 
     start: float
 
 
 @dataclass(frozen=True)
 class SpeechStopped:
-    """An utterance is over: nobody has spoken for the configured silence. end: of its last speech."""
+    """An utterance has ended, after `vad_silence_ms` of silence or with the stream. end: of its last speech."""
 
     end: float
 
 
 @dataclass(frozen=True)
 class LanguageDetected:
-    """The spoken language became known, or changed. language: its code."""
+    """The language of the stream has been detected, once, in its first utterance. language: its code."""
 
     language: str
     probability: float
@@ -32,10 +32,9 @@ class LanguageDetected:
 
 @dataclass(frozen=True)
 class Committed:
-    """Words that are final: they are never taken back, and follow all earlier ones.
+    """Final words, after all earlier ones. They are never taken back.
 
-    text: the words, joined; with the blank before them, if there is one. lag: seconds between the arrival of the last
-    word's end and this event.
+    lag: seconds from the arrival of the last word's end until this event.
     """
 
     words: tuple[Word, ...]
@@ -43,22 +42,22 @@ class Committed:
 
     @property
     def text(self) -> str:
-        """The words, joined, with the blank before them if there is one."""
+        """The joined words, with the leading blank if there is one."""
         return "".join(word.word for word in self.words)
 
 
 @dataclass(frozen=True)
 class Tentative:
-    """The text after the last committed word, as it seems now. Each event replaces the one before; empty: none."""
+    """The present guess of the text after the last committed word, or an empty text. Replaces the previous event's."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class UtteranceEnded:
-    """The final segment of an utterance: all of its committed words. Nothing else is said about the utterance.
+    """The last event of an utterance: its final segment, with all committed words. Omitted if it has no words.
 
-    delay: seconds between the arrival of the audio that ended the utterance and this event.
+    delay: seconds from the arrival of the audio that ended the utterance until this event.
     """
 
     segment: Segment
@@ -67,9 +66,9 @@ class UtteranceEnded:
 
 @dataclass(frozen=True)
 class Lagging:
-    """The machine does not keep up: audio arrives faster than it is read, and passes are skipped.
+    """The machine is too slow for the stream, so passes are skipped.
 
-    seconds: of audio that has arrived and has not been read.
+    seconds: length of the audio that has arrived and is not read yet.
     """
 
     seconds: float

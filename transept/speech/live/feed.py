@@ -1,4 +1,4 @@
-"""Feed: the audio of a live stream on its way from any thread to the stream's job. Here chunks become 16 kHz floats."""
+"""Feed: the queue of a stream's audio, from the threads that push it to the stream's job. Resamples it to 16 kHz."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from transept.multimodal.channels import HIGHEST_PEAK, HIGHEST_RATE, LOWEST_RATE
 from transept.multimodal.waveforms import NO_SAMPLES, SupportsArray, Waveform, channels_of, is_array, mono
 from transept.speech.vad.spans import SAMPLE_RATE
 
-WAKING = 0.1  # seconds of unread audio that wake the job, so that tiny packets cost no step each
-MOST_UNREAD = 30.0  # seconds of unread audio with which `wait_for_room` waits
+WAKING = 0.1  # seconds of unread audio that wake the job, so that not every tiny packet costs a step
+MOST_UNREAD = 30.0  # seconds of unread audio from which on `wait_for_room` waits
 
 Chunk: TypeAlias = bytes | bytearray | memoryview | SupportsArray  # PCM in 16 bits, or an array of floats or integers
 
@@ -36,9 +36,9 @@ class Arrived:
 
 
 class Feed:
-    """A queue of chunks with one reader, the job, which sleeps on `signal`. All other methods take any thread.
+    """A queue of chunks. Its only reader is the job, which sleeps on `signal`; any thread may call the other methods.
 
-    rate: of the chunks, in Hz. clock: seconds, monotonic.
+    rate: of the chunks, in Hz. clock: returns monotonic time in seconds.
     """
 
     def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -49,8 +49,8 @@ class Feed:
         self._chunks: deque[Arrived] = deque()
         self._num_unread = 0  # samples
         self._odd = b""  # half a sample at the end of the last bytes
-        self._room = threading.Condition()  # of the three above
-        self._resampler: Any = None  # of soxr, used by the reader
+        self._room = threading.Condition()  # guards the three fields above
+        self._resampler: Any = None  # soxr's, used by the reader alone; set by `resampled`
 
     @property
     def unread(self) -> float:
@@ -78,14 +78,14 @@ class Feed:
         return True
 
     def close(self) -> None:
-        """End the stream after the audio so far. May be called again."""
+        """End the stream after the audio so far. Further calls have no effect."""
         with self._room:
             self.is_closed = True
             self._room.notify_all()
         self.signal.set()
 
     def push_all(self, chunks: Iterable[Chunk]) -> None:
-        """Push all chunks, as long as the feed is open, and close it. Waits for room and for the chunks."""
+        """Push chunks until they end or the feed is closed, then close it. Waits for chunks and for room."""
         try:
             for chunk in chunks:
                 self.wait_for_room()
@@ -95,7 +95,7 @@ class Feed:
             self.close()
 
     def wait_for_room(self) -> None:
-        """Wait while MOST_UNREAD seconds of audio are unread, for sources that are faster than speech."""
+        """Wait while MOST_UNREAD seconds of audio are unread, so that a file does not fill the memory."""
         with self._room:
             self._room.wait_for(lambda: self.is_closed or self.has_room)
 
@@ -105,11 +105,11 @@ class Feed:
         return self.unread < MOST_UNREAD
 
     def has_news(self) -> bool:
-        """True if audio waits that is worth a step, or the stream is closed."""
+        """True if WAKING seconds of audio are unread, or the stream is closed."""
         return self.is_closed or self.unread >= WAKING
 
     def take(self, most: float) -> list[Arrived]:
-        """Remove and return at most about `most` seconds of audio. Only for the job."""
+        """Remove and return the oldest audio, at most `most` seconds, rounded up to a sample. Only for the job."""
         taken: list[Arrived] = []
         room = math.ceil(most * self.rate)  # samples
         with self._room:
@@ -125,7 +125,7 @@ class Feed:
         return taken
 
     def resampled(self, samples: Waveform, *, last: bool = False) -> Waveform:
-        """Return the next samples at SAMPLE_RATE. last: also those that the resampler keeps. Only for the job."""
+        """Return the next samples at SAMPLE_RATE. last: flush the resampler. Only for the job."""
         if self.rate == SAMPLE_RATE:
             return samples
         if self._resampler is None:

@@ -1,6 +1,6 @@
 """A pass over the audio of an utterance: the text after its committed words, with the attention of each token.
 
-`live.utterance` runs the passes; the policies (`live.policies`) decide what of a hypothesis is final.
+`live.utterance` runs the passes; the policies (`live.policies`) decide which words of a hypothesis are final.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from transept.speech.algorithms.source import Source
 from transept.speech.options import TranscriptionOptions
 from transept.speech.timing.words import WordTiming, split_words, token_times, word_timings
 
-SMOOTHING = 5  # encoder positions; the peak of a sum over so many is less random
-REWIND = 0.5  # seconds before the end of the last committed word
-FEW_TOKENS, TOKENS_A_SECOND = 16, 8  # bound of a pass; fast speakers reach 6 tokens a second
-STEP_OF_BOUND = 16  # tokens, so that few different bounds occur
+SMOOTHING = 5  # encoder positions whose attention is summed, so that its peak is less random
+REWIND = 0.5  # seconds before the last committed word's end; attention to earlier audio is a repetition
+FEW_TOKENS, TOKENS_A_SECOND = 16, 8  # of the bound in `most_tokens`; fast speakers reach 6 tokens a second
+STEP_OF_BOUND = 16  # tokens; bounds are rounded up to it, so that few different ones occur
 
 
 @dataclass(frozen=True)
 class HeardWord:
-    """A word, or a mark of punctuation, of a hypothesis.
+    """A word or a punctuation mark of a hypothesis.
 
-    timing: in seconds of the stream. reached: the latest second to which the decoder attended for one of its tokens.
+    timing: in seconds of the stream. reached: latest time to which the decoder attends for any token of the word, in
+    seconds of the stream.
     """
 
     timing: WordTiming
@@ -39,18 +40,18 @@ class HeardWord:
 
     @property
     def text(self) -> str:
-        """With the blank before it, if there is one."""
+        """The word with its leading blank, if it has one."""
         return self.timing.word
 
     @property
     def key(self) -> str:
-        """The word without case and marks, by which passes agree; empty for a mark."""
+        """The word without case and marks, for comparisons between passes; empty for a mark."""
         return "".join(filter(str.isalnum, self.text)).casefold()
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """The text that follows an utterance's committed words. is_trusted: False if the text looks made up."""
+    """The text that follows an utterance's committed words. is_trusted: False for repetitive or unlikely text."""
 
     words: tuple[HeardWord, ...]
     decoded: DecodedWindow
@@ -69,7 +70,8 @@ def hear(
 
     heard: the audio and its features. begin, settled: seconds of the stream at which the audio begins, and at which the
     last committed word ends. prompt: its prefix has the tokens of the committed words. context: frames that the encoder
-    reads; None: the whole window. The second request shares the encoder's output with the first.
+    reads; None: the whole window. The pass is two requests that share the encoder's output: one decodes, the other
+    measures the attention of each token.
     """
     model, options = heard.model, heard.options
     decoded = yield from decode_with_fallback(heard, prompt, temperatures, context)
@@ -86,10 +88,9 @@ def hear(
 
 
 def is_noise(options: TranscriptionOptions, decoded: DecodedWindow) -> bool:
-    """True if silence is likely, and the text is not beyond doubt.
+    """True if silence is likely, and the text's log probability is below half of logprob_threshold.
 
-    The bound of the text's log probability is half of logprob_threshold. After short audio, models find silence likely
-    although their text is right.
+    Likely text counts as speech, because models find silence likely after short audio, although their text is right.
     """
     if options.no_speech_threshold is None or decoded.no_speech_prob <= options.no_speech_threshold:
         return False
@@ -97,7 +98,7 @@ def is_noise(options: TranscriptionOptions, decoded: DecodedWindow) -> bool:
 
 
 def most_tokens(seconds: float) -> int:
-    """Return a bound for the tokens of a pass. seconds: of audio without committed words."""
+    """Return the maximum number of tokens of a pass. seconds: length of the audio after the last committed word."""
     bound = FEW_TOKENS + TOKENS_A_SECOND * seconds
     return -(-int(bound) // STEP_OF_BOUND) * STEP_OF_BOUND
 
@@ -105,7 +106,7 @@ def most_tokens(seconds: float) -> int:
 def _words(
     heard: Source, prefix: Sequence[int], text: Sequence[int], context: int | None
 ) -> Generator[Any, Any, list[HeardWord]]:
-    """A job: the words of a text after a prefix, both tokens, with their times."""
+    """A job: the words of a text after a prefix, with their times. prefix, text: token ids."""
     if not text:
         return []
     model = heard.model

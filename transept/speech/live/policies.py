@@ -1,4 +1,4 @@
-"""Commit policies: which words of a hypothesis are final, while the utterance goes on.
+"""Commit policies: which words of a hypothesis are final before the utterance ends.
 
 `Agreement` is LocalAgreement-n (Liu et al. 2020, "Low-Latency Sequence-to-Sequence Speech Recognition"; used with
 Whisper by Macháček et al. 2023), `Attention` is AlignAtt (Papi et al. 2023).
@@ -18,8 +18,9 @@ class Policy(Protocol):
     """Decides for one utterance. Called once for each trusted hypothesis."""
 
     def num_final(self, words: Sequence[HeardWord], end: float) -> int:
-        """Return the number of words that are final. words: after those that were final. end: second of the
-        stream at which the audio ends.
+        """Return the number of words that are final.
+
+        words: of the hypothesis, after the committed ones. end: of the audio, in seconds of the stream.
         """
 
     def forget(self) -> None:
@@ -27,9 +28,9 @@ class Policy(Protocol):
 
 
 class Attention:
-    """Words are final as long as the decoder attends to audio before the frontier.
+    """Words are final up to the first one for which the decoder attends to the last `frontier` seconds of audio.
 
-    The last word may be the beginning of a longer one, so it waits twice as long.
+    For the last word it is twice as many seconds, since it may be the beginning of a longer word.
     """
 
     def __init__(self, frontier: float) -> None:
@@ -44,14 +45,16 @@ class Attention:
         return len(words)
 
     def forget(self) -> None:
-        """There is nothing to forget."""
+        """Do nothing: this policy remembers no hypotheses."""
 
 
 class Agreement:
     """Words are final once `passes` hypotheses in succession have them."""
 
     def __init__(self, passes: int) -> None:
-        self._earlier: deque[list[str]] = deque(maxlen=passes - 1)  # keys of their words that are not final
+        self._earlier: deque[list[str]] = deque(
+            maxlen=passes - 1
+        )  # of each hypothesis, the keys of its words that are not final
 
     def num_final(self, words: Sequence[HeardWord], end: float) -> int:
         """See Policy."""
@@ -76,7 +79,7 @@ def policy_of(options: LiveOptions, name: str) -> Policy:
 
 
 def _num_common(keys: Sequence[str], earlier: Sequence[str]) -> int:
-    """Return the number of words at the beginning that an earlier hypothesis has as well; marks do not matter."""
+    """Return the number of words up to the first difference from an earlier hypothesis, apart from marks."""
     others = [key for key in earlier if key]
     agreed = 0
     for number, key in enumerate(keys):

@@ -1,4 +1,4 @@
-"""LiveStream: one live transcription, from audio pushed by any thread to events read by another.
+"""LiveStream: one live transcription. Any thread pushes audio; another reads events.
 
 `Transcriber.live_stream` makes one. Reading its events drives the engine, as for every job.
 """
@@ -21,7 +21,7 @@ class LiveStream(Iterator[LiveEvent]):
     """An iterator over the events of a stream, which waits for audio.
 
     `push` and `close` may be called from any thread; one thread at a time reads the events. Leaving the ``with`` block
-    cancels what is left.
+    cancels the remaining work.
     """
 
     def __init__(self, transcription: LiveTranscription, runner: JobRunner) -> None:

@@ -2,8 +2,9 @@
 
     feed ─▶ resample ─▶ voice activity ─▶ utterance ─▶ passes ─▶ policy ─▶ committed and tentative words
 
-While no audio is unread the job sleeps on the feed's signal. After each pass it reads all audio that has arrived since,
-so a machine that is too slow makes fewer passes, each over more audio, and the delay stays bounded.
+While there is too little unread audio for a step, the job sleeps on the feed's signal. After each pass it reads the
+audio that has arrived since, at most MOST_AT_ONCE seconds. So a slow machine makes fewer passes, each with more
+new audio.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ from transept.speech.speech_model import SpeechModel
 from transept.speech.vad.listener import Heard, SpeechListener
 from transept.speech.vad.spans import SAMPLE_RATE
 
-MOST_AT_ONCE = 4.0  # seconds of unread audio between two passes
-LAGGING = 2.0  # seconds of unread audio that are reported
-EARLY_SILENCE = 0.25  # seconds of silence after which the pass is made that may be the utterance's last
+MOST_AT_ONCE = 4.0  # seconds of audio that the job reads between two passes
+LAGGING = 2.0  # seconds of unread audio from which on a Lagging event is sent
+EARLY_SILENCE = 0.25  # seconds of silence before a pass that may be the utterance's last
 LEAST_SPEECH = 0.4  # seconds of audio before the first pass
-LONGEST_GAP = 10.0  # seconds without speech, after which the earlier text is no context
-DETECTED_SECONDS = 1.0  # of audio from which the language is detected before the utterance's end
+LONGEST_GAP = 10.0  # seconds without speech after which the context is cleared
+DETECTED_SECONDS = 1.0  # of audio that language detection needs before the utterance ends
 
 
 class LiveTranscription:
@@ -60,7 +61,7 @@ class LiveTranscription:
         self._number = 0  # of utterances with text
         self._listener = SpeechListener(live.vad_threshold, live.vad_padding_ms / 1000, live.vad_silence_ms / 1000)
         self._utterance: Utterance | None = None
-        self._settled: int | None = None  # end of the speech after which a pass was made in silence
+        self._settled: int | None = None  # speech_end of the utterance when a pass was made in silence
         self._tentative = ""
         self._spoken_to = 0  # sample after the last utterance's speech
         self._arrivals: deque[tuple[int, float]] = deque()  # (sample of the stream, seconds of the clock)
@@ -116,7 +117,7 @@ class LiveTranscription:
             yield from self._finish(utterance)
 
     def _is_due(self, utterance: Utterance) -> bool:
-        """True if there is enough new audio for a pass; in silence, only if it has none yet."""
+        """True if there is enough new audio for a pass; in silence, if no pass has been made in it."""
         if utterance.end - utterance.begin < LEAST_SPEECH * SAMPLE_RATE:
             return False
         silence = (utterance.end - utterance.speech_end) / SAMPLE_RATE
@@ -125,7 +126,7 @@ class LiveTranscription:
         return utterance.end - utterance.read_to >= self.live.min_chunk * SAMPLE_RATE
 
     def _pass(self, utterance: Utterance) -> Generator[Any, Any, None]:
-        """A job: a pass while the utterance goes on."""
+        """A job: a pass before the end of the utterance."""
         if (yield from self._find_language(utterance, last=False)) is None:
             return
         in_silence = utterance.end - utterance.speech_end >= EARLY_SILENCE * SAMPLE_RATE
@@ -136,7 +137,7 @@ class LiveTranscription:
         yield from self._tell(utterance, words)
 
     def _finish(self, utterance: Utterance) -> Generator[Any, Any, None]:
-        """A job: the end of the utterance. Its last pass is usually made already, in the silence before the end."""
+        """A job: the end of the utterance. Its last pass has usually run in the silence before the end."""
         self._utterance = None
         ended = self._arrival(utterance.end)
         language = yield from self._find_language(utterance, last=True)
@@ -172,7 +173,7 @@ class LiveTranscription:
         return found.code
 
     def _tell(self, utterance: Utterance, words: list[Word], *, is_over: bool = False) -> Generator[Any, Any, None]:
-        """A job: events of new words, and of the tentative text if it is another one."""
+        """A job: events of new words, and of the tentative text if it has changed."""
         if words:
             lag = self.feed.clock() - self._arrival(round(words[-1].end * SAMPLE_RATE))
             yield Committed(tuple(words), round(lag, 3))

@@ -1,11 +1,11 @@
-"""Utterance: one stretch of speech while it is spoken: its audio, its committed words, and the passes over it.
+"""Utterance: the audio of a stretch of speech, its committed words, and the passes over it.
 
     audio       |-- dropped --|------------- read by a pass -------------|-- margin --|
     text        ... context  ]|  committed words  |  tentative words     |
                                = the prompt's prefix
 
-Committed words whose audio is read are the decoder's prefix, so a pass decodes only what follows them. Words whose
-audio is dropped become context before the text. `live.transcription` makes one for each utterance.
+Committed words whose audio is read are the decoder's prefix, so a pass decodes only the words after them.
+Words whose audio is dropped become context before the text. `live.transcription` makes an Utterance for each stretch.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ from transept.speech.timing.words import WordTiming, merge_punctuation
 from transept.speech.vad.spans import SAMPLE_RATE
 from transept.speech.word_breaks import lasting
 
-KEPT_SECONDS = 2.0  # of committed audio that stays before the tentative words when audio is dropped
-LEAST_PREFIX = 2  # words of it
-STUCK_SECONDS = 4.0  # of audio that stays if nothing was committed
+KEPT_SECONDS = 2.0  # of audio of committed words that is kept when older audio is dropped
+LEAST_PREFIX = 2  # committed words whose audio is kept
+STUCK_SECONDS = 4.0  # of audio that is kept although none of its words is committed
 BROKEN = ("-", "...", "…")  # marks after an unfinished word
 RETRY_MARGIN = 4.0  # more seconds of silence that the encoder reads if a text is in doubt
-LONGEST_BEYOND = 5.0  # seconds beyond longest_audio for which words are awaited
+LONGEST_BEYOND = 5.0  # seconds beyond longest_audio before tentative words are committed to make room
 
 
 class Utterance:
-    """The audio and the text of an utterance. begin: sample of the stream. policy: decides what is final."""
+    """The audio and the text of an utterance. begin: sample of the stream. policy: decides which words are final."""
 
     def __init__(
         self, model: SpeechModel, options: TranscriptionOptions, live: LiveOptions, policy: Policy, begin: int
     ) -> None:
         self.model, self.options, self.live, self.policy = model, options, live, policy
         self.begin = begin
-        self.cut = begin  # sample of the stream at which the audio begins that is not dropped
+        self.cut = begin  # sample of the stream at which the kept audio begins
         self.samples: Waveform = NO_SAMPLES
         self.speech_end = begin  # sample after the last speech
-        self.read_to = begin  # sample that the last pass has reached
-        self.committed: list[WordTiming] = []  # whose audio is not dropped; seconds of the stream
-        self.words: list[WordTiming] = []  # all that are committed
-        self.last: Hypothesis | None = None  # with the words that are not committed
+        self.read_to = begin  # sample after the audio of the last pass
+        self.committed: list[WordTiming] = []  # words whose audio is kept; seconds of the stream
+        self.words: list[WordTiming] = []  # all committed words
+        self.last: Hypothesis | None = None  # the last pass's, without its committed words
 
     @property
     def end(self) -> int:
@@ -63,7 +63,7 @@ class Utterance:
 
     @property
     def seconds(self) -> float:
-        """Seconds of the audio that is not dropped."""
+        """Length of the kept audio in seconds."""
         return len(self.samples) / SAMPLE_RATE
 
     def add(self, samples: Waveform, speech_end: int) -> None:
@@ -77,7 +77,11 @@ class Utterance:
         return Source(self.model, options, features, self.samples, language)
 
     def passed(self, language: str, context: Context, *, last: bool) -> Generator[Any, Any, Hypothesis]:
-        """A job: a pass over all audio. last: decode again, without context, if the text is in doubt."""
+        """A job: a pass over the kept audio.
+
+        last: decode with the beams of the options; if the text is in doubt, decode again, without context and with
+        fallback to higher temperatures.
+        """
         options = _for_pass(self.options, most_tokens(self._open_seconds), last=last)
         self.read_to = self.end
         heard = yield from self.source(language, options)
@@ -93,7 +97,10 @@ class Utterance:
         return hypothesis
 
     def commit(self, hypothesis: Hypothesis, *, last: bool) -> list[Word]:
-        """Commit words of a hypothesis, by the policy, or all of them if it is the last one. Returns the new words."""
+        """Commit the words that the policy finds final, and return them.
+
+        last: commit all words instead, or none if the hypothesis is too doubtful.
+        """
         words = list(hypothesis.words)
         if last:
             final = len(words) if self._is_acceptable(hypothesis) else 0
@@ -115,9 +122,9 @@ class Utterance:
         return "".join(word.text for word in self.last.words) if self.last is not None and is_trusted else ""
 
     def drop_audio(self, context: Context) -> list[Word]:
-        """Drop audio behind committed words if there is too much, and move their text to the context.
+        """Drop the audio of older committed words if there is too much audio, and move their text to the context.
 
-        Returns words that had to be committed because the audio of unsettled words is too long.
+        Returns tentative words that were committed to make room.
         """
         if self.seconds <= self.live.longest_audio:
             return []

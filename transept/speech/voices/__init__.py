@@ -1,1 +1,1 @@
-"""Known voices: the file of enrolled voices, the embeddings of a recording's speakers, and which of them match."""
+"""Known voices: the file of enrolled voices, the embeddings of a recording's speakers, and the matching of the two."""

@@ -24,7 +24,7 @@ from transept.speech.vad.spans import SAMPLE_RATE, speech_spans
 if TYPE_CHECKING:
     from transept.multimodal.audio import AudioInput
 
-MOST_SECONDS = 60.0  # of speech that is embedded; more changes an embedding little, and takes time
+MOST_SECONDS = 60.0  # of a voice's speech that are embedded; more speech changes the embedding little
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def installed_embedder(param: str) -> VoiceEmbedder:
 def voices_of(waveform: Waveform, rate: int, turns: Sequence[Turn], embedder: VoiceEmbedder) -> list[HeardVoice]:
     """Return the voices of a recording, in the order of their first turns.
 
-    waveform: float32 [samples]. rate: in Hz. turns: in order of time; where they overlap, no voice is embedded.
+    waveform: float32 [samples]. rate: in Hz. turns: in order of time. Speech where turns overlap is not embedded.
     Raises PluginError.
     """
     alone = _alone(turns)
@@ -100,7 +100,7 @@ def _heard(
     stretches: Sequence[tuple[float, float]],
     embedder: VoiceEmbedder,
 ) -> HeardVoice:
-    """Return the voice in some stretches, of which the longest are embedded."""
+    """Return the voice that speaks in some stretches (start, end), in seconds. Embeds the longest ones."""
     left, chosen = MOST_SECONDS, []
     for start, end in sorted(stretches, key=lambda each: each[0] - each[1]):
         if left > 0:

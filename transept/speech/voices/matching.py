@@ -1,4 +1,4 @@
-"""match_voices: which known voice each heard voice is. For recordings and for live speech."""
+"""match_voices: match the voices of a recording to known voices, one to one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 
 def match_voices(heard: Sequence[npt.ArrayLike], known: Sequence[npt.ArrayLike], threshold: float) -> list[int | None]:
-    """Return the index of the known voice that each heard voice is, or None.
+    """Return for each heard voice the index of the known voice with which it matches, or None.
 
-    heard, known: embeddings of length 1. threshold: lowest cosine similarity of one voice. The most similar pair is
-    matched first; a known voice matches one heard voice at most.
+    heard, known: embeddings of length 1. threshold: lowest cosine similarity of a match. The most similar pair is
+    matched first. A known voice matches at most one heard voice.
     """
     found: list[int | None] = [None] * len(heard)
     if not heard or not known:

@@ -1,4 +1,4 @@
-"""Names of the speakers of a recording, after known voices."""
+"""Name the speakers of a recording after known voices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from transept.speech.voices.store import Voices
 def names_of(heard: Sequence[HeardVoice], voices: Voices, threshold: float) -> dict[str, str | None]:
     """Return the name of the known voice that each speaker has, or None. threshold: see `match_voices`.
 
-    Raises PluginError if the plugin's embeddings changed their length.
+    Raises PluginError if the embeddings differ in length.
     """
     embedded = {voice.speaker: voice.embedding for voice in heard if voice.embedding is not None}
     known = [voice.embedding for voice in voices.voices]

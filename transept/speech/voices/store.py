@@ -23,7 +23,7 @@ from transept.options import refuse_lone_surrogates
 if TYPE_CHECKING:
     from transept.multimodal.audio import AudioInput
 
-FILE = Path("transept") / "voices.json"  # in the user's data folder
+FILE = Path("transept") / "voices.json"  # of the user, in their data folder
 VERSION = 1  # of the file's format
 MOST_VOICES = 10_000
 MOST_BYTES = 256 << 20  # of a file
@@ -47,7 +47,7 @@ class Voice:
     recordings: int
 
     def joined(self, embedding: Sequence[float], seconds: float, recordings: int = 1) -> Voice:
-        """Return the voice with the embedding of further speech. Embeddings count by their seconds."""
+        """Return the voice with further speech: the mean of both embeddings, weighted by the seconds of speech."""
         mean = [self.seconds * one + seconds * other for one, other in zip(self.embedding, embedding, strict=True)]
         total = self.seconds + seconds
         return Voice(self.name, _unit(mean) or self.embedding, total, self.recordings + recordings)
@@ -57,8 +57,8 @@ class Voice:
 class Voices:
     """Known voices of one model of embeddings. Every change returns new Voices.
 
-    model: its name, as a plugin declares it in its VoiceModel; empty without voices. voices: in the order of their
-    enrolment. file: that they were read from, or None.
+    model: name of the model, as a plugin declares it in its VoiceModel; empty without voices. voices: in the order of
+    their enrolment. file: from which they were read, or None.
     """
 
     model: str = ""
@@ -130,7 +130,7 @@ class Voices:
         return {"version": VERSION, "model": self.model, "voices": voices}
 
     def write(self, file: str | os.PathLike[str]) -> None:
-        """Write the file, which only its owner may read. A reader sees the old file or the whole new one."""
+        """Write the file, readable by its owner alone. A concurrent reader sees either the old file or the new one."""
         path = Path(file)
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = [f"    {json.dumps(name)}: {json.dumps(each)}" for name, each in self.to_dict()["voices"].items()]
@@ -146,7 +146,7 @@ class Voices:
             raise
 
     def with_voice(self, name: str, embedding: Sequence[float], seconds: float, model: str) -> Voices:
-        """Return the voices with the speech of one more recording of a voice. model: that made the embedding.
+        """Return the voices with a recording's embedding added to the voice `name`. model: that made the embedding.
 
         Raises ParameterError for another model's voices, and for an invalid name.
         """
@@ -171,9 +171,9 @@ class Voices:
         return dataclasses.replace(self, model=self.model if voices else "", voices=voices)
 
     def enrolled(self, name: str, *recordings: AudioInput) -> Voices:
-        """Return the voices with the speech of recordings of one voice, through the installed plugin.
+        """Return the voices with recordings of one voice added to `name`, a new or a known one.
 
-        A known name gets more speech. Raises MediaError for a recording with too little speech, and ParameterError
+        The installed plugin embeds them. Raises MediaError for a recording with too little speech, and ParameterError
         without a plugin that recognizes voices or for voices of another model.
         """
         from transept.speech.voices.heard import installed_embedder, voice_in
@@ -201,7 +201,7 @@ class Voices:
 
 
 def known_voices(name: str, given: Any) -> Voices | None:
-    """Return voices given as Voices, as a file's path, as its JSON, or as a dict of that; None for None.
+    """Return voices given as Voices, as a file's path, or as the JSON of a file, parsed or not; None for None.
 
     A missing file has no voices. A text is never a path, since it may come from a client of a server.
     Raises ParameterError.
@@ -231,7 +231,7 @@ def checked_name(param: str, name: Any) -> str:
         message = f"{{{param}}} must be a name on one line of at most {LONGEST_NAME} characters, not {shown(name)}"
         raise ParameterError(message, param=param, value=name)
     refuse_lone_surrogates(param, name)
-    return name.strip().replace("-->", "->")  # which stands between times in files
+    return name.strip().replace("-->", "->")  # "-->" separates times in subtitle files
 
 
 @contextlib.contextmanager
