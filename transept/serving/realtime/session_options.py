@@ -110,8 +110,8 @@ class TurnDetection:
 
     type: Annotated[Literal["server_vad"], Option("utterances by voice activity")] = "server_vad"
     threshold: Annotated[float, Option("lowest probability that counts as speech", gt=0.0, lt=1.0)] = 0.5
-    prefix_padding_ms: Annotated[float, Option("audio kept before speech, in ms", ge=0, le=5000)] = 300
-    silence_duration_ms: Annotated[float, Option("silence that ends an utterance, in ms", ge=50, le=30_000)] = 500
+    prefix_padding_ms: Annotated[float, Option("audio kept before speech, in ms", ge=0, le=2000)] = 300
+    silence_duration_ms: Annotated[float, Option("silence that ends an utterance, in ms", ge=64, le=10_000)] = 500
     create_response: Annotated[bool | None, Option("of conversations; has no effect")] = None
     interrupt_response: Annotated[bool | None, Option("of conversations; has no effect")] = None
 
