@@ -49,9 +49,8 @@ def test_standard_input_may_be_closed_or_no_transcript(
         monkeypatch.setattr("sys.stdin", opened)
         done = command("convert", "-", "-", "-f", "vtt")
     assert done.returncode == 2
-    assert "cannot read the open file: the text has no subtitles in the format srt; give its actual --input-format" in (
-        done.stderr
-    )
+    message = "cannot read standard input: the text has no subtitles in the format srt; give its actual --input-format"
+    assert message in done.stderr
 
 
 def test_subtitles_become_another_file(command: Command, file: Path) -> None:
@@ -101,7 +100,7 @@ def test_subtitles_before_zero_are_counted(command: Command, file: Path) -> None
         (["talk.srt", "a.txt", "-f", "sr"], 2, "there is no format \"sr\". Did you mean 'srt'"),
         (["talk.str", "a.txt"], 1, 'cannot read "talk.str": No such file or directory'),
         (["talk.wav", "a.txt"], 2, "transcripts are read from .json, .ssa, .xml"),
-        (["talk.srt", "a.txt", "--speaker-names", "C=Anna"], 2, "no speaker 'C'; the speakers are A, B"),
+        (["talk.srt", "a.txt", "--speaker-names", "C=Anna"], 2, "no speaker 'C'. Known: A, B."),
         (["talk.srt", "a.txt", "--speaker-names", "A=Anna,Ben"], 2, "--speaker-names must be old and new names"),
         (
             ["talk.srt", "a.txt", "--speaker-names", "Anna,Ben,Carl"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import os
 import subprocess
 import sys
@@ -142,5 +143,9 @@ def test_the_servers_own_voices_name_the_speakers_of_other_requests(
     assert speakers(client, talk, extra_body={"speaker_names": "Anna"}) == ["Anna", "speaker 2"]
     own = own_file.read_text().replace("Robert", "Bobby")
     assert speakers(client, talk, extra_body={"voices": own}) == ["speaker 1", "Bobby"]
+    cut = json.loads(own)
+    cut["voices"]["Bobby"]["embedding"].pop()
+    with pytest.raises(openai.BadRequestError, match="enroll the voices again"):
+        speakers(client, talk, extra_body={"voices": json.dumps(cut)})
     Voices.read(own_file).enrolled("Anna", (voices["Ann"], RATE)).write(own_file)
     assert speakers(client, talk) == ["Anna", "Robert"]  # without a restart

@@ -112,6 +112,12 @@ def test_what_several_recordings_need_is_refused_for_one(transcriber: Transcribe
     other = Voices().with_voice("Ann", [1.0, 0.0], 3.0, "another model")
     with pytest.raises(ParameterError, match='were enrolled with "another model", and the installed plugin has "res'):
         transcriber.transcribe(talks[0], voices=other)
+    with pytest.raises(ParameterError, match="leave voices out"):
+        transcriber.transcribe(talks[0], voices=other, channel="each")
+    with pytest.raises(ParameterError, match="recordings: give at least one"):
+        Voices().enrolled("Ann")
+    with pytest.raises(ParameterError, match="name must be a name on one line"):
+        Voices().enrolled(" ", talks[0])
 
 
 def test_voices_are_enrolled_listed_used_kept_and_removed(
@@ -143,5 +149,11 @@ def test_voices_are_enrolled_listed_used_kept_and_removed(
     assert "no voice is called 'Dave'" in run("voices", "remove", "Carol", "Dave", code=2)[1]
     assert run("voices", "remove", "Carol", "speaker 1")[1].endswith("1 voice left\n")
     assert run("voices", "list")[0] == "Ann: 6.0 s of speech in 1 recording\n"
+    assert "must be a name on one line" in run("voices", "enroll", "A\nB", tmp_path / "none.wav", code=2)[1]
+    cut = json.loads(Path(listed["file"]).read_text())
+    cut["voices"]["Ann"]["embedding"] = [1, 2, 3]
+    (tmp_path / "cut.json").write_text(json.dumps(cut))
+    refused = run("voices", "enroll", "Bob", reader, "--voices", tmp_path / "cut.json", code=2)[1]
+    assert 'cut.json" have 3 numbers, and those of the installed plugin 256; enroll' in refused
     missing = run("transcribe", talks[0], "--model", tiny_en_dir, "--voices", tmp_path / "none.json", code=2)[1]
     assert "transept voices enroll NAME FILE" in missing

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transept.errors import MediaError, ParameterError
+from transept.errors import MediaError, ParameterError, PluginError
 from transept.registry.diarizers import Turn
 from transept.registry.plugins import Hook, PluginReport
 from transept.registry.voice_embedders import VoiceEmbedder
@@ -67,7 +67,7 @@ def test_voices_of_another_model_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match='were enrolled with "bands-1", and the installed plugin has "bands-2"'):
         known(Ann=ANN).with_voice("Bob", BOB, 1.0, "bands-2")
     known().check_model("bands-2")
-    with pytest.raises(ParameterError, match="3 numbers, like every embedding here, not 2"):
+    with pytest.raises(ParameterError, match="have 3 numbers, and those of the installed plugin 2; enroll"):
         known(Ann=ANN).with_voice("Bob", (1.0, 0.0), 1.0, MODEL.name)
 
 
@@ -86,6 +86,10 @@ def test_voices_of_another_model_are_refused(tmp_path: Path) -> None:
         ('{"version": 1, "model": "m", "voices": {"a": {"embedding": ["1"]}}}', "finite numbers"),
         ('{"version": 1, "model": "m", "voices": {"a": {"embedding": [1], "seconds": -1}}}', "at least 0"),
         ('{"version": 1, "model": "m", "voices": {"a": {"embedding": [1]}, "b": {"embedding": [1, 2]}}}', "one length"),
+        (
+            '{"version": 1, "model": "m", "voices": {"a": {"embedding": [1]}, "a ": {"embedding": [2]}}}',
+            "different names",
+        ),
     ],
 )
 def test_broken_files_are_refused(tmp_path: Path, content: str, message: str) -> None:
@@ -93,6 +97,7 @@ def test_broken_files_are_refused(tmp_path: Path, content: str, message: str) ->
     with pytest.raises(ParameterError, match=message) as raised:
         Voices.read(tmp_path / "voices.json")
     assert raised.value.param == "voices"
+    assert str(tmp_path / "voices.json") in str(raised.value)
 
 
 def test_each_known_voice_matches_one_speaker_the_most_similar_first() -> None:
@@ -156,6 +161,10 @@ def test_unknown_speakers_keep_their_names_unless_a_known_voice_has_them() -> No
     voices = known(Ann=ANN, b=EVE)
     names = names_of(heard(a=NEAR_ANN, b=BOB, c=None), voices, MODEL.threshold)
     assert names == {"a": "Ann", "b": None, "c": None}
+    with pytest.raises(ParameterError, match="have 3 numbers, and those of the installed plugin 2; enroll"):
+        names_of(heard(a=(1.0, 0.0)), voices, MODEL.threshold)
+    with pytest.raises(PluginError, match="have 2 and 3 numbers"):
+        names_of(heard(a=(1.0, 0.0), b=BOB), voices, MODEL.threshold)
     assert distinct_names(names, voices.names) == {"a": "Ann", "b": "unknown 1", "c": "c"}
 
 

@@ -13,7 +13,7 @@ from transept.cli.commands import COMMANDS
 from transept.cli.run_summary import counted
 from transept.cli.terminal import escape, escape_name, print_stderr
 from transept.errors import MediaError, ParameterError
-from transept.speech.voices.store import Voices, default_file, locked
+from transept.speech.voices.store import Voices, checked_name, default_file, locked
 
 if TYPE_CHECKING:
     from transept.speech.voices.heard import HeardVoice
@@ -62,6 +62,7 @@ def enroll(arguments: argparse.Namespace) -> int:
     with contextlib.redirect_stdout(sys.stderr):  # keeps plugins' and libraries' prints out of the output
         from transept.speech.voices.heard import installed_embedder, voice_in
 
+        checked_name("name", arguments.name)
         model = (embedder := installed_embedder("voices")).model
         known.check_model(model.name)
         heard: list[HeardVoice] = []
@@ -75,6 +76,7 @@ def enroll(arguments: argparse.Namespace) -> int:
                 least = f"a voice needs at least {model.min_seconds:g} s"
                 print_stderr(f"transept: {escape_name(file)}: it has {voice.seconds:.1f} s of speech; {least}")
                 return 1
+            known.check_length(len(voice.embedding))
             heard.append(voice)
         _warn(arguments, known, heard, model.threshold)
 

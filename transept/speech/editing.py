@@ -63,8 +63,8 @@ def renamed(segments: Sequence[Segment], names: Mapping[str, str] | Sequence[str
         if not (isinstance(name, str) and isinstance(new, str) and new.strip()):
             raise wrong_field("speaker_names", "names that are not empty", names)
         if name not in known:
-            has = f"the speakers are {', '.join(sorted(map(str, known)))}" if known else "it names no speakers"
-            message = f"the transcript has no speaker {name!r}; {has}.{suggest(name, list(map(str, known)))}"
+            has = f".{suggest(name, list(map(str, known)))}" if known else "; it names no speakers"
+            message = f"the transcript has no speaker {name!r}{has}"
             raise ParameterError(message, param="speaker_names", value=names)
     return [
         segment

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -40,7 +41,7 @@ def read_transcript(file: str | Path | BinaryIO, format: str | None = None) -> d
     if not isinstance(file, str | os.PathLike):
         if not hasattr(file, "read"):
             raise ParameterError(f"cannot read {shown(file)}: give a path", param="file", value=file)
-        return _of_bytes(file.read(MAX_BYTES + 1), format, "the open file")
+        return _of_bytes(file.read(MAX_BYTES + 1), format, name_of(file))
     path = Path(file)
     path.stat()  # report a missing file before an unknown suffix
     name = SUFFIXES.get(path.suffix.lower()) if format is None else format
@@ -51,6 +52,14 @@ def read_transcript(file: str | Path | BinaryIO, format: str | None = None) -> d
         raise ParameterError(message, param="file", value=file, others=["format"])
     with path.open("rb") as opened:
         return _of_bytes(opened.read(MAX_BYTES + 1), name, f'"{path}"')
+
+
+def name_of(file: Any) -> str:
+    """Return what errors call a file, given as a path or open."""
+    if isinstance(file, str | os.PathLike):
+        return f'"{file}"'
+    is_standard_input = sys.stdin is not None and file in (sys.stdin, getattr(sys.stdin, "buffer", None))
+    return "standard input" if is_standard_input else "the open file"
 
 
 def _of_bytes(data: bytes, format: str | None, file: str) -> dict[str, Any]:

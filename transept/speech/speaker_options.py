@@ -140,7 +140,8 @@ class SpeakerOptions:
         given = [name for name in OF_VOICES if getattr(self, name)]
         if self.channel == EACH and (given or self.diarize):
             name = given[0] if given else "diarize"
-            raise refusal(self, f"{{channel=}} tells speakers apart by their channels; leave {{{name}=}} out")
+            named = "{voices}" if name == "voices" else f"{{{name}=}}"  # whose value is long
+            raise refusal(self, f"{{channel=}} tells speakers apart by their channels; leave {named} out")
         for name in ("min_speakers", "max_speakers"):
             if self.speakers is not None and getattr(self, name) is not None:
                 raise refusal(self, f"{{speakers=}} is the exact number; leave {{{name}=}} out", name)

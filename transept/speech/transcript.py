@@ -28,7 +28,7 @@ from transept.speech.output.broken_rules import BrokenRule, rules_broken
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.output.writers import FileFormat, TextFormat, format_transcript, write_transcript
 from transept.speech.paragraphs import Paragraph, Passage, paragraphs
-from transept.speech.reading import SPEAKERS_IN_TEXT, read_transcript
+from transept.speech.reading import SPEAKERS_IN_TEXT, name_of, read_transcript
 from transept.speech.redaction import NAMES, FindNames, redacted, redacted_kinds
 from transept.speech.segments import Segment
 from transept.speech.translation import Translate, translated
@@ -153,8 +153,7 @@ class Transcript:
         try:
             return dataclasses.replace(cls.from_dict(given), speakers_in_text=given.get(SPEAKERS_IN_TEXT) is True)
         except ParameterError as error:
-            named = f'"{file}"' if isinstance(file, str | Path) else "the open file"
-            raise error.at(f"cannot read {named}") from None
+            raise error.at(f"cannot read {name_of(file)}") from None
 
     def __iter__(self) -> Iterator[Segment]:
         """The segments, in order of time."""

@@ -14,13 +14,15 @@ from transept.speech.voices.store import Voices
 def names_of(heard: Sequence[HeardVoice], voices: Voices, threshold: float) -> dict[str, str | None]:
     """Return the name of the known voice that each speaker has, or None. threshold: see `match_voices`.
 
-    Raises PluginError if the embeddings differ in length.
+    Raises PluginError if the heard embeddings differ in length, and ParameterError if the known ones have another.
     """
     embedded = {voice.speaker: voice.embedding for voice in heard if voice.embedding is not None}
     known = [voice.embedding for voice in voices.voices]
-    sizes = sorted({len(vector) for vector in (*known, *embedded.values())})
+    sizes = sorted({len(vector) for vector in embedded.values()})
     if len(sizes) > 1:
-        raise PluginError(f"the embeddings of {voices.model} have {' and '.join(map(str, sizes))} numbers")
+        raise PluginError(f"the embeddings of one recording's voices have {' and '.join(map(str, sizes))} numbers")
+    for size in sizes:
+        voices.check_length(size)
     found = match_voices([*embedded.values()], known, threshold)
     names = voices.names
     matched = {speaker: names[index] for speaker, index in zip(embedded, found, strict=True) if index is not None}

@@ -97,7 +97,11 @@ class Voices:
         except (ValueError, RecursionError):
             message = f'{{voices}}: "{path}" is not a JSON file of voices'
             raise ParameterError(message, param="voices", value=str(path)) from None
-        return dataclasses.replace(cls.from_dict(given), file=path)
+        try:
+            return dataclasses.replace(cls.from_dict(given), file=path)
+        except ParameterError as error:
+            message = error.message.replace("{voices}:", f'{{voices}}: "{path}":', 1)
+            raise ParameterError(message, param="voices", value=str(path)) from None
 
     @classmethod
     def from_dict(cls, given: Any) -> Voices:
@@ -115,6 +119,8 @@ class Voices:
             raise _wrong("model", "the name of a voice model", model)
         if len({len(voice.embedding) for voice in voices}) > 1:
             raise _wrong("voices", "embeddings of one length", "embeddings of several lengths")
+        if len({voice.name for voice in voices}) < len(voices):
+            raise _wrong("voices", "of different names, without blanks around them", list(listed))
         return cls(model if voices else "", voices)
 
     def to_dict(self) -> dict[str, Any]:
@@ -155,10 +161,7 @@ class Voices:
         vector = _unit([float(number) for number in embedding])
         if vector is None or len(vector) > LARGEST_EMBEDDING:
             raise _wrong("embedding", f"a vector of 1 to {LARGEST_EMBEDDING} numbers, not all 0", embedding)
-        if self.voices and len(self.voices[0].embedding) != len(vector):
-            raise _wrong(
-                "embedding", f"{len(self.voices[0].embedding)} numbers, like every embedding here", len(vector)
-            )
+        self.check_length(len(vector))
         known = {voice.name: voice for voice in self.voices}
         known[name] = known[name].joined(vector, seconds) if name in known else Voice(name, vector, seconds, 1)
         return dataclasses.replace(self, model=model, voices=tuple(known.values()))
@@ -174,11 +177,16 @@ class Voices:
         """Return the voices with recordings of one voice added to `name`, a new or a known one.
 
         The installed plugin embeds them. Raises MediaError for a recording with too little speech, and ParameterError
-        without a plugin that recognizes voices or for voices of another model.
+        without a recording, for an invalid name, without a plugin that recognizes voices, or for voices of another
+        model.
         """
         from transept.speech.voices.heard import installed_embedder, voice_in
 
+        name = checked_name("name", name)
+        if not recordings:
+            raise ParameterError("{recordings}: give at least one of the voice", param="recordings", value=recordings)
         embedder = installed_embedder("voices")
+        self.check_model(embedder.model.name)
         found = self
         for recording in recordings:
             heard = voice_in(recording, embedder)
@@ -192,12 +200,24 @@ class Voices:
     def check_model(self, model: str) -> None:
         """Raise ParameterError if these are voices of another model."""
         if self.voices and self.model != model:
-            where = f' of "{self.file}"' if self.file else ""
             message = (
-                f'{{voices}}: the voices{where} were enrolled with "{self.model}", and the installed plugin has '
+                f'{{voices}}: the voices{self._where} were enrolled with "{self.model}", and the installed plugin has '
                 f'"{model}"; enroll them again in another file'
             )
             raise ParameterError(message, param="voices", value=str(self.file or self.model))
+
+    def check_length(self, numbers: int) -> None:
+        """Raise ParameterError if the embeddings of the voices have another length. numbers: of a new embedding."""
+        if self.voices and len(self.voices[0].embedding) != numbers:
+            message = (
+                f"{{voices}}: the embeddings{self._where} have {len(self.voices[0].embedding)} numbers, and those of "
+                f"the installed plugin {numbers}; enroll the voices again in another file"
+            )
+            raise ParameterError(message, param="voices", value=str(self.file or self.model))
+
+    @property
+    def _where(self) -> str:
+        return f' of "{self.file}"' if self.file else ""
 
 
 def known_voices(name: str, given: Any) -> Voices | None:
@@ -249,7 +269,10 @@ def locked(file: Path) -> Iterator[None]:
 
 
 def _voice(name: str, given: Any) -> Voice:
-    name = checked_name("voices", name)
+    try:
+        name = checked_name("voices", name)
+    except ParameterError:
+        raise _wrong("each key", f"a name on one line of at most {LONGEST_NAME} characters", name) from None
     part = f"voices of {name!r}"
     if not isinstance(given, Mapping):
         raise _wrong(part, "an object", given)
