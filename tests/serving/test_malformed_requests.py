@@ -198,7 +198,7 @@ VALUES = {
         ("max_line_width", "-5"),
         ("clip_timestamps", "a,b"),
         ("suppress_tokens", "1,x"),
-        ("known_speaker_names[]", "me"),
+        ("known_speaker_references[]", "me"),
     )
 }
 JSON = {
