@@ -37,7 +37,7 @@ def test_the_one_that_is_installed_is_taken() -> None:
 
 
 def test_none_and_two_are_told() -> None:
-    with pytest.raises(ParameterError, match=r"none is installed\. .* left out by TRANSEPT_DISABLE_PLUGINS"):
+    with pytest.raises(ParameterError, match=r"none is installed\. .* TRANSEPT_DISABLE_PLUGINS disables"):
         find_diarizer(Plugins((plugin("models"),)))
     with pytest.raises(ParameterError, match=r"none is installed\. broken failed to load: ImportError: no weights\."):
         find_diarizer(Plugins((plugin("broken", error="ImportError: no weights"),)))

@@ -250,7 +250,7 @@ def test_without_a_diarizer_it_is_told_why(
 ) -> None:
     monkeypatch.setenv("TRANSEPT_DISABLE_PLUGINS", "speakers")
     transcriber.model.__dict__.pop("diarizer", None)
-    with pytest.raises(ParameterError, match="may be left out by TRANSEPT_DISABLE_PLUGINS"):
+    with pytest.raises(ParameterError, match="variable TRANSEPT_DISABLE_PLUGINS disables"):
         transcriber.transcribe(file, diarize=True)
 
 

@@ -76,7 +76,7 @@ def test_words_have_a_length_and_an_order_whatever_a_plugin_returns(times: list[
 
 @pytest.mark.parametrize("times", [[], [(0, 1)] * 3, [("0", 1)] * 2, [(0.0, float("nan"))] * 2, [1, 2], 7])
 def test_invalid_times_are_the_plugin_s_error(times: Any) -> None:
-    with pytest.raises(PluginError, match=r"the aligner of words of words \(transept-words 1\.2\)"):
+    with pytest.raises(PluginError, match=r"the word aligner of words \(transept-words 1\.2\)"):
         timed(lambda **_: times)
 
 

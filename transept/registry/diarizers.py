@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from transept.errors import PluginError, shown
-from transept.registry.plugins import DISABLE_VARIABLE, PluginReport, Plugins
-from transept.registry.single_hooks import errors_of, only_plugin
+from transept.registry.plugins import PluginReport, Plugins
+from transept.registry.single_hooks import SPEAKERS_ADVICE, errors_of, is_time, only_plugin
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,7 +65,7 @@ def find_diarizer(plugins: Plugins) -> Diarizer:
             "diarize",
             "tell speakers apart",
             "{diarize} needs a plugin that tells speakers apart",
-            f"Transept's own plugin, speakers, may be left out by {DISABLE_VARIABLE}",
+            SPEAKERS_ADVICE,
             param="diarize",
             value=True,
         )
@@ -81,7 +79,7 @@ def _checked(turn: Any) -> Turn:
     except (TypeError, ValueError):
         raise PluginError(f"a turn is (start, end, speaker), not {shown(turn)}") from None
     for time in (start, end):
-        if isinstance(time, bool) or not isinstance(time, Real) or not math.isfinite(time):
+        if not is_time(time):
             raise PluginError(f"a turn starts and ends at numbers of seconds, not {shown(turn)}")
     if not 0 <= start <= end:
         raise PluginError(f"a turn ends after its start, and starts at 0 at the earliest, unlike {shown(turn)}")

@@ -49,7 +49,7 @@ each word in a stretch of speech, or None if the plugin cannot tell. waveform: f
 sample_rate: in Hz. words: as written, with punctuation, in order. language: code. Called for each segment whose
 words get times, in another thread than the engine's, and for several recordings concurrently.
 
-Arguments have no default values: pluggy passes only those without.
+Arguments must not have default values: pluggy passes only arguments without one.
 
 `transept plugins check` reports hooks with another name, return values that are not a list of ModelSpec, and
 architectures that are declared twice for the same ``config.json``.
@@ -105,6 +105,6 @@ def align_words(
 
     waveform: float32 [num_samples], mono, with little more than these words; must not be changed. sample_rate: in Hz.
     words: as written, with punctuation and without blanks around them. language: code, such as ``"en"``. None: the
-    plugin does not know the language or a word, or the words do not match the sound; Transept's own times remain.
+    plugin does not know the language or a word, or the words do not match the audio; Transept's times remain.
     Called in threads beside the engine, and for several recordings at once.
     """

@@ -74,7 +74,7 @@ class PluginReport:
 
     @property
     def provides(self) -> str:
-        """The plugin's abilities in words: its architectures, and what its other hooks do."""
+        """The plugin's abilities in words: its architectures and its other hooks."""
         claims = [f"{name}{_qualified(spec)}" for spec in self.models for name in spec.architectures]
         claims += ["tells speakers apart"] if self.diarize else []
         claims += ["recognizes voices"] if self.embed_voice else []

@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Real
 from typing import Any
 
 from transept.errors import ParameterError, PluginError, TranseptError, message_of
 from transept.registry.plugins import BUILT_IN, DISABLE_VARIABLE, PluginReport, Plugins
+
+SPEAKERS_ADVICE = f"Check whether the environment variable {DISABLE_VARIABLE} disables Transept's own plugin, speakers"
 
 
 def only_plugin(
@@ -34,6 +38,11 @@ def only_plugin(
         failed = "".join(f" {report.name} failed to load: {report.error}." for report in plugins.with_status("failed"))
         raise ParameterError(f"{needs}, and none is installed.{failed} {advice}", param=param, value=value)
     return found[0]
+
+
+def is_time(value: Any) -> bool:
+    """True if a plugin's value is a finite number of seconds."""
+    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
 
 
 @contextmanager

@@ -95,7 +95,7 @@ def no_heads(view: CheckpointView) -> tuple[tuple[int, int], ...]:
 
 
 def follows_attention(view: CheckpointView) -> str:
-    """Return the commit policy of families that have measured none."""
+    """Return the commit policy of families that declare none."""
     return "attention"
 
 
@@ -137,8 +137,8 @@ class SpeechSpec:
         prompt that count as already transcribed.
     unspoken_tokens: view -> text tokens for non-speech noises, to be suppressed in transcripts, or a reference.
     alignment_heads(view): (decoder layer, head) pairs whose cross-attention follows the speech; none: no word times.
-    live_policy(view): the commit policy with fewer word errors in live streams, as measured: "attention" or
-        "agreement". Without alignment heads it is always agreement.
+    live_policy(view): the commit policy of live streams, "attention" or "agreement"; see docs/live.md. Without
+        alignment heads it is always agreement.
     """
 
     sample_rate: int

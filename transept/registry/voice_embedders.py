@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from transept.errors import PluginError, shown
-from transept.registry.plugins import DISABLE_VARIABLE, PluginReport, Plugins
-from transept.registry.single_hooks import errors_of, only_plugin
+from transept.registry.plugins import PluginReport, Plugins
+from transept.registry.single_hooks import SPEAKERS_ADVICE, errors_of, only_plugin
 from transept.registry.voice_model import VoiceModel
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def find_voice_embedder(plugins: Plugins, param: str) -> VoiceEmbedder:
             "embed_voice",
             "recognize voices",
             f"{{{param}}} needs a plugin that recognizes voices",
-            f"Transept's own plugin, speakers, may be left out by {DISABLE_VARIABLE}",
+            SPEAKERS_ADVICE,
             param=param,
         )
     )

@@ -1,4 +1,4 @@
-"""VoiceModel: what a plugin declares about its embeddings of voices."""
+"""VoiceModel: a plugin's declaration of its embeddings of voices."""
 
 from __future__ import annotations
 

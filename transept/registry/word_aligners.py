@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from transept.errors import PluginError, shown
 from transept.registry.plugins import PluginReport, Plugins
-from transept.registry.single_hooks import errors_of, only_plugin
+from transept.registry.single_hooks import errors_of, is_time, only_plugin
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WordAligner:
-    """The aligner of words of a plugin."""
+    """The word aligner of a plugin."""
 
     plugin: PluginReport
 
@@ -31,7 +29,7 @@ class WordAligner:
         Raises PluginError for any error of the plugin, and for invalid times.
         """
         assert self.plugin.align_words is not None
-        with errors_of(self.plugin, "the aligner of words"):
+        with errors_of(self.plugin, "the word aligner"):
             returned = self.plugin.align_words(
                 waveform=waveform, sample_rate=sample_rate, words=list(words), language=language
             )
@@ -44,7 +42,7 @@ class WordAligner:
 
 
 def find_word_aligner(plugins: Plugins) -> WordAligner | None:
-    """Return the installed aligner of words, or None. Raises ParameterError for several."""
+    """Return the installed word aligner, or None. Raises ParameterError for several."""
     if not any(report.align_words for report in plugins.reports):
         return None
     return WordAligner(only_plugin(plugins, "align_words", "align words", needs="", advice="", param="plugins"))
@@ -57,6 +55,6 @@ def _checked(span: Any) -> tuple[float, float]:
     except (TypeError, ValueError):
         raise PluginError(f"the time of a word is (start, end), not {shown(span)}") from None
     for time in (start, end):
-        if isinstance(time, bool) or not isinstance(time, Real) or not math.isfinite(time):
+        if not is_time(time):
             raise PluginError(f"a word starts and ends at numbers of seconds, not {shown(span)}")
     return float(start), float(end)

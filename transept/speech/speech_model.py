@@ -331,7 +331,7 @@ class SpeechModel:
 
     @cached_property
     def word_aligner(self) -> WordAligner | None:
-        """The installed aligner of words, or None. Raises ParameterError if several are installed."""
+        """The installed word aligner, or None. Raises ParameterError if several are installed."""
         return find_word_aligner(discover())
 
     @cached_property

@@ -48,8 +48,8 @@ def test_signs_and_numbers_are_spoken_and_dashes_are_not() -> None:
     assert align_words(clip("vm-tocancelmsg"), RATE, ["press", "*", "to", "cancel", "this", "message"], "en")
 
 
-def test_what_cannot_be_timed() -> None:
-    """Other languages, other rates, no sounds, and too little sound for the words."""
+def test_untimeable_words() -> None:
+    """Other languages, other rates, no spoken words, and too little audio for the words."""
     waveform = clip("vm-repeat")
     assert align_words(waveform, RATE, ["bonjour"], "fr") is None
     assert align_words(waveform, 8_000, ["hello"], "en") is None

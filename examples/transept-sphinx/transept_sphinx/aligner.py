@@ -20,7 +20,7 @@ WIDE = 1e-80  # beam; a narrow one loses the words in noise
 SOUNDS = (
     "a=AE b=B c=K d=D e=EH f=F g=G h=HH i=IH j=JH k=K l=L m=M n=N o=AA p=P q=K r=R s=S t=T u=AH v=V w=W x=K y=Y z=Z"
 )
-LETTERS = dict(pair.split("=") for pair in re.findall(r"\w=\w+", SOUNDS))
+LETTERS = dict(pair.split("=") for pair in SOUNDS.split())
 SIGNS = {"*": "star", "#": "pound", "%": "percent", "&": "and", "$": "dollars", "+": "plus", "@": "at"}
 SMALL = re.findall(
     r"\w+",
@@ -37,7 +37,7 @@ def _decoder() -> Decoder:
 
 
 def times_of(waveform: npt.NDArray[np.float32], words: list[str]) -> list[tuple[float, float]] | None:
-    """Return the start and the end of each word in seconds; None if they do not match the sound.
+    """Return the start and the end of each word in seconds; None if they do not match the audio.
 
     waveform: float32 [samples] at RATE. A word without sounds, such as a dash, has no length.
     """

@@ -87,7 +87,7 @@ def test_what_waits_for_such_a_thread_is_called() -> None:
 
 
 def test_slow_functions_delay_no_others() -> None:
-    """As many as there are threads compute until another job's function, which comes after them, has been called."""
+    """Slow functions keep all threads of their pool busy until another job's function, which comes later, is called."""
     engine = Engine(Path(__file__).parents[2] / "data" / "cmudict" / "t5-g2p")
     over = threading.Event()
 

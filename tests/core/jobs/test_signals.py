@@ -83,7 +83,7 @@ def test_a_closed_job_forgets_its_signal(engine: Engine) -> None:
     channel = engine.runner.submit(waits(signal, 1))
     engine.runner.close(channel)
     signal.set()
-    other = engine.runner.submit(waits(signal, 1))  # the signal counts for whoever waits next
+    other = engine.runner.submit(waits(signal, 1))  # the signal counts for the next job that waits
     assert engine.runner.read(other) == (0, 0)
     assert engine.runner.read(other) == (0, 1)
 
@@ -94,6 +94,24 @@ def test_one_job_waits_for_a_signal_at_a_time(engine: Engine) -> None:
     refused = engine.runner.submit(waits(signal, 1))
     _, error = engine.runner.read(refused)
     assert isinstance(error, ParameterError)
+    signal.set()
+    assert engine.runner.read(channel) == (0, 0)
+    assert engine.runner.read(channel) == (0, 1)
+
+
+def test_a_refused_job_that_goes_on_does_not_make_the_other_one_forget_the_signal(engine: Engine) -> None:
+    signal = Signal()
+
+    def goes_on() -> Any:
+        with pytest.raises(ParameterError):
+            yield signal
+        yield "refused"
+        yield Submit([Request("g2p: engine", GREEDY)])
+
+    channel = engine.runner.submit(waits(signal, 1))
+    refused = engine.runner.submit(goes_on())
+    assert engine.runner.read(refused) == (0, "refused")
+    engine.runner.close(refused)
     signal.set()
     assert engine.runner.read(channel) == (0, 0)
     assert engine.runner.read(channel) == (0, 1)

@@ -28,9 +28,8 @@ from transept.core.request.prompts import Request
 from transept.errors import ParameterError, shown
 from transept.options import refusal
 
-Job: TypeAlias = Generator[
-    Any, Any, Any
-]  # yields Submit | Wait | Offload | Gather | Signal | an event, returns its result
+# Yields Submit | Wait | Offload | Gather | Signal | an event, and returns its result.
+Job: TypeAlias = Generator[Any, Any, Any]
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,7 @@ class Signal:
         """
         with self._lock:
             if self._resume is not None:
-                message = "a job waits for this signal already; give each job a signal of its own"
+                message = "another job waits for this signal already; give each job a separate Signal"
                 raise ParameterError(message, param="signal", value=self)
             was_set, self._is_set = self._is_set, False
             self._resume = None if was_set else resume

@@ -193,9 +193,8 @@ class JobTasks:
                 answer = error = None  # else the traceback's own frame would refer to the error: a cycle
                 return self._fail(task, failure)
             answer = error = None
-            if not issubclass(
-                type(event), Wait | Gather | Offload | Signal | Submit
-            ):  # isinstance would call the event's code
+            # Not isinstance, which would call the event's code.
+            if not issubclass(type(event), Wait | Gather | Offload | Signal | Submit):
                 task.tell(event)
                 continue
             try:
@@ -207,7 +206,7 @@ class JobTasks:
                 error = refusal
 
     def _waits_for(self, task: Task, event: Wait | Gather | Offload | Signal | Submit) -> bool:
-        """Begin what a job waits for; return False if nothing, such as an empty Submit. Raises the refusal of work."""
+        """Begin the work of an event. Return False if the job need not wait. Raises the error of refused work."""
         if isinstance(event, Wait):
             if task.is_answered:
                 message = "all requests are finished: yield Wait() only while a streaming Submit has unfinished ones"
@@ -225,12 +224,11 @@ class JobTasks:
             task.offloaded = self._offload(event, lambda future: self._take_back(task, future), task.long_running)
             return True
         if isinstance(event, Signal):
+            if not event.listen(partial(self._put, partial(self._signalled, task, event))):
+                return False
             task.signal = event
-            if event.listen(partial(self._put, partial(self._signalled, task, event))):
-                self.listening.add(task)
-                return True
-            task.signal = None
-            return False
+            self.listening.add(task)
+            return True
         task.streams = event.stream
         for request in event.requests:
             request_id = next(each for each in map("job-{}".format, self._numbers) if each not in self.bare)

@@ -1,8 +1,8 @@
 """The voice encoder: embeds a stretch of one voice's speech. Embeddings of the same voice are similar.
 
 `diarizer` and the hook `embed_voice` call it. The network is CAM++ (Wang et al. 2023, "CAM++: a fast and efficient
-network for speaker verification using context-aware masking"), trained by 3D-Speaker on 200,000 speakers of Chinese
-and English. Batch norms after convolutions are folded into their weights.
+network for speaker verification using context-aware masking"), trained by 3D-Speaker on Chinese and English speech.
+Batch norms after convolutions are folded into their weights.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pieces: stretches in which one voice of a chunk speaks alone. Once they have speakers, they are joined into turns."""
+"""Pieces: stretches in which one voice of a chunk speaks alone. Pieces of one speaker are joined into turns."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def join_turns(
 ) -> list[tuple[float, float, str]]:
     """Return turns (start, end, speaker) in order of time. speakers: of each piece.
 
-    A turn spans short pauses. Where voices overlap, each gets the speaker of the nearest piece of its own.
+    A turn spans short pauses. Where voices overlap, each gets the speaker of its nearest piece.
     """
     parts = [(piece.start, piece.end, int(speaker)) for piece, speaker in zip(pieces, speakers, strict=True)]
     parts += _overlapped(chunks, pieces, speakers)
