@@ -42,9 +42,8 @@ def room_response(rt60: float, draw: np.random.Generator) -> np.ndarray:
             break
     seed = draw.integers(1 << 32)
     first = _response(room, speaker, microphone, rt60, np.random.default_rng(seed))
-    nominal = (
-        rt60 * rt60 / _decay_time(first)
-    )  # a room that is not diffuse decays more slowly than Eyring's formula says
+    # A room that is not diffuse decays more slowly than Eyring's formula says.
+    nominal = rt60 * rt60 / _decay_time(first)
     return _response(room, speaker, microphone, nominal, np.random.default_rng(seed))
 
 
@@ -168,12 +167,10 @@ def telephone(waveform: np.ndarray, _: np.ndarray, __: np.random.Generator) -> n
 
 
 def _several(name: str, degrade: Callable[..., np.ndarray], unit: str, values: Sequence[float]) -> dict[str, Degrade]:
-    return {f"{name} {value:g}{unit}": partial(degrade, **{_parameter(degrade): value}) for value in values}
+    def of(value: float) -> Degrade:
+        return lambda waveform, others, draw: degrade(waveform, others, draw, value)
 
-
-def _parameter(degrade: Callable[..., np.ndarray]) -> str:
-    """Name of the last parameter."""
-    return degrade.__code__.co_varnames[degrade.__code__.co_argcount - 1]
+    return {f"{name} {value:g}{unit}": of(value) for value in values}
 
 
 CONDITIONS: dict[str, Degrade] = {

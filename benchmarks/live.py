@@ -1,13 +1,12 @@
-"""Live transcription: word errors, lag, what is taken back, and how many streams a machine holds.
+"""Live transcription: word errors, lag, erasure, and the number of streams that a machine keeps up with.
 
     python -m benchmarks.live [--models tiny.en base] [--seconds 600] [--kinds continuous book pauses silence]
         [--streams 6] [--threads 2] [OPTION=VALUE ...]
 
 Without --streams, one stream plays on a simulated clock: audio arrives every 100 ms, and the clock advances by the
-processor time that the job's work took, divided by the number of threads. So figures of lag hardly depend on other
-programs, and take less time. With --streams, so many streams
-play at real pace on one engine, each from another place of the recording. OPTION=VALUE sets options of the streams,
-such as ``policy=agreement``.
+processor time that the job's work took, divided by the number of threads. So other programs hardly change the lag, and
+no time is spent waiting. With --streams, so many streams play at real pace on one engine, each from another place of
+the recording. OPTION=VALUE sets options of the streams, such as ``policy=agreement``.
 
 Lag is the time at which a word was committed minus the time at which it was spoken, as word times of auto mode say.
 Erasure is the number of tentative words that were taken back or changed, for each word of the final text. ``silence``
@@ -43,7 +42,7 @@ SILENCE_SECONDS = 450.0  # of each of four kinds
 
 @dataclass
 class Played:
-    """What one stream said. events: with the seconds at which they came, from the stream's beginning."""
+    """The events of one stream, each with its time in seconds from the stream's beginning. seconds: at its end."""
 
     events: list[tuple[float, Any]] = field(default_factory=list)
     seconds: float = 0.0
@@ -54,7 +53,7 @@ class Played:
         return "".join(event.text for _, event in self.events if isinstance(event, Committed))
 
     def words(self) -> list[tuple[str, float]]:
-        """Committed words with the time at which they came."""
+        """Committed words, each with the time of its event."""
         return [(word.word, at) for at, event in self.events if isinstance(event, Committed) for word in event.words]
 
     def erasure(self) -> float:

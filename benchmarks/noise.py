@@ -43,7 +43,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class Result:
-    """Word errors in a hundred, and CPU seconds of treatment and of transcription for a minute of audio."""
+    """Word errors in percent, and CPU seconds of treatment and of transcription for a minute of audio."""
 
     word_errors: float
     treatment: float

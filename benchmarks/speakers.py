@@ -6,10 +6,10 @@ VOICES: a folder with one folder of clips for each voice. Debian's asterisk-core
 turned into FLAC, are such voices (es is spoken by the voice of en).
 
 Mixtures have two to four voices in turn: with pauses of 0.2 to 1 s (clean), without pauses (joined), with turns that
-begin 0.4 to 1.2 s before the end of the previous one (overlap), or with pauses and white noise
-or babble of other voices, 20 and 15 dB below the speech. Every mixture is diarized twice: with an unknown and with the
-given number of speakers. The error rate has a collar of 0.25 s; it counts missed, false and wrongly assigned speech,
-also where voices overlap.
+begin 0.4 to 1.2 s before the end of the previous one (overlap), or with pauses and white noise or babble of other
+voices, 20 and 15 dB below the speech. Every mixture is diarized twice: with an unknown and with the given number of
+speakers. The error rate has a collar of 0.25 s; it counts missed, false and wrongly assigned speech, also where voices
+overlap.
 """
 
 from __future__ import annotations
@@ -124,6 +124,7 @@ def mix(kind: str, voices: Mapping[str, list[Clip]], count: int, seconds: float,
 
 
 def white(length: int, seed: int) -> Waveform:
+    """Return white noise."""
     return np.random.default_rng(seed).standard_normal(length).astype(np.float32)
 
 

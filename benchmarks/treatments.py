@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from benchmarks.degraded import scaled
 from benchmarks.whisper import SAMPLE_RATE
 from transept.speech.levelling import levelled
 
@@ -18,15 +19,29 @@ Treatment = Callable[[np.ndarray], np.ndarray]
 
 def spectrum(waveform: np.ndarray, size: int, hop: int) -> np.ndarray:
     """Short-time Fourier transform with a sine window: complex64 [frames, size / 2 + 1]."""
-    window = np.sin(np.pi * (np.arange(size) + 0.5) / size).astype(np.float32)
-    padded = np.pad(waveform, (size, size + -len(waveform) % hop))
-    return np.fft.rfft(np.lib.stride_tricks.sliding_window_view(padded, size)[::hop] * window).astype(np.complex64)
+    return np.fft.rfft(framed(waveform, size, hop) * sine_window(size)).astype(np.complex64)
 
 
 def waveform_of(frames: np.ndarray, size: int, hop: int, length: int) -> np.ndarray:
     """Invert `spectrum`."""
-    window = np.sin(np.pi * (np.arange(size) + 0.5) / size).astype(np.float32)
-    pieces = np.fft.irfft(frames, size).astype(np.float32) * window
+    return overlapped(np.fft.irfft(frames, size).astype(np.float32), hop, length)
+
+
+def sine_window(size: int) -> np.ndarray:
+    """The window of analysis and of synthesis: float32 [size]."""
+    return np.sin(np.pi * (np.arange(size) + 0.5) / size).astype(np.float32)
+
+
+def framed(values: np.ndarray, size: int, hop: int) -> np.ndarray:
+    """Overlapping frames of padded values: [frames, size]."""
+    padded = np.pad(values, (size, size + -len(values) % hop))
+    return np.lib.stride_tricks.sliding_window_view(padded, size)[::hop]
+
+
+def overlapped(frames: np.ndarray, hop: int, length: int) -> np.ndarray:
+    """Invert `framed` with a window: overlap and add windowed frames, [frames, size], to `length` samples."""
+    size = frames.shape[1]
+    pieces = frames * sine_window(size)
     result = np.zeros((len(frames) + size // hop, hop), np.float32)
     for part in range(size // hop):
         result[part : part + len(frames)] += pieces[:, part * hop : (part + 1) * hop]
@@ -107,11 +122,7 @@ def declipped(waveform: np.ndarray, iterations: int = 60, size: int = 1024) -> n
     if not flat.any():
         return waveform
     hop = size // 4
-    window = np.sin(np.pi * (np.arange(size) + 0.5) / size).astype(np.float32)
-    padded = np.pad(waveform, (size, size + -len(waveform) % hop))
-    mask = np.pad(flat, (size, size + -len(waveform) % hop))
-    pieces = np.lib.stride_tricks.sliding_window_view(padded, size)[::hop] * window
-    masks = np.lib.stride_tricks.sliding_window_view(mask, size)[::hop]
+    pieces, masks = framed(waveform, size, hop) * sine_window(size), framed(flat, size, hop)
     rows = np.flatnonzero(masks.any(1))
     known, masked = pieces[rows], masks[rows]
     signs = np.sign(known)
@@ -126,10 +137,7 @@ def declipped(waveform: np.ndarray, iterations: int = 60, size: int = 1024) -> n
         estimate = np.where(masked, beyond, known).astype(np.float32)
     result = pieces.copy()
     result[rows] = estimate
-    joined = np.zeros((len(result) + 4, hop), np.float32)
-    for part in range(4):
-        joined[part : part + len(result)] += (result * window)[:, part * hop : (part + 1) * hop]
-    return joined.ravel()[size : size + len(waveform)] / 2
+    return overlapped(result, hop, len(waveform))
 
 
 def smoothly_declipped(waveform: np.ndarray) -> np.ndarray:
@@ -155,11 +163,6 @@ def smoothly_declipped(waveform: np.ndarray) -> np.ndarray:
     return result
 
 
-def normalized(waveform: np.ndarray, peak: float = 0.7) -> np.ndarray:
-    """Scale to a peak."""
-    return (waveform * (peak / max(np.abs(waveform).max(initial=0), 1e-9))).astype(np.float32)
-
-
 def denoised(waveform: np.ndarray, floor: float = 0.3, over: float = 1.0, seconds: float = 1.5) -> np.ndarray:
     """Subtract stationary noise: the minimum of the smoothed power nearby, as Martin (2001), with a floor."""
     size, hop = 512, 128
@@ -177,7 +180,7 @@ def denoised(waveform: np.ndarray, floor: float = 0.3, over: float = 1.0, second
 TREATMENTS: dict[str, Treatment] = {
     "none": lambda waveform: waveform,
     "even loudness": partial(levelled, rate=SAMPLE_RATE),  # the option even_loudness
-    "peak": normalized,
+    "peak": partial(scaled, peak=0.7),
     "WPE": dereverberated,
     "late suppression": partial(late_suppressed, floor=0.3),
     "WPE and late suppression": lambda waveform: late_suppressed(dereverberated(waveform), floor=0.3),

@@ -105,11 +105,11 @@ _NAMES_OF_MODULES = {
     "transept.speech.live.events": (
         "Committed Lagging LanguageDetected SpeechStarted SpeechStopped Tentative UtteranceEnded"
     ),
-    "transept.speech.live_options": "LiveOptions",
     "transept.speech.live.stream": "LiveStream",
+    "transept.speech.live_options": "LiveOptions",
+    "transept.speech.one_call": "detect_language stream_transcribe transcribe transcribe_many",
     "transept.speech.options": "TranscriptionOptions",
     "transept.speech.output.broken_rules": "BrokenRule",
-    "transept.speech.one_call": "detect_language stream_transcribe transcribe transcribe_many",
     "transept.speech.output.subtitles": "SubtitleLayout",
     "transept.speech.segments": "Segment Word",
     "transept.speech.stream": "SegmentStream",

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,6 +33,7 @@ from transept.plugins.whisper.published import live_policy
 from transept.speech.live.feed import Feed
 from transept.speech.live.hypothesis import HeardWord
 from transept.speech.live.policies import Agreement, Attention
+from transept.speech.live.transcription import LiveTranscription
 from transept.speech.timing.words import WordTiming
 from transept.speech.vad.listener import SpeechListener
 from transept.speech.vad.network import FRAME, speech_probabilities
@@ -62,8 +63,17 @@ def chunks_of(waveform: np.ndarray, size: int) -> Iterator[np.ndarray]:
         yield waveform[begin : begin + size]
 
 
-def played(transcriber: Transcriber, waveform: np.ndarray, size: int = 1600, **options: Any) -> list[Any]:
-    """The events of a stream whose audio arrives only when everything before it has been worked on."""
+def played(
+    transcriber: Transcriber,
+    waveform: np.ndarray,
+    size: int = 1600,
+    observe: Callable[[LiveTranscription], None] = lambda _: None,
+    **options: Any,
+) -> list[Any]:
+    """The events of a stream that receives each chunk only after all earlier ones are transcribed.
+
+    observe: called after each step of the stream's job.
+    """
     transcription = transcriber.live_transcription(**options)
     chunks, found = chunks_of(waveform, size), []
 
@@ -75,6 +85,7 @@ def played(transcriber: Transcriber, waveform: np.ndarray, size: int = 1600, **o
             except StopIteration:
                 return
             answer = None
+            observe(transcription)
             if isinstance(item, Signal):
                 chunk = next(chunks, None)
                 transcription.feed.close() if chunk is None else transcription.feed.push(chunk)
@@ -217,30 +228,14 @@ def test_asyncio_has_the_same_events(tiny_en_dir: Path, speech: np.ndarray) -> N
 def test_a_long_utterance_drops_its_audio_behind_committed_words(transcriber: Transcriber, speech_dir: Path) -> None:
     files = sorted((speech_dir / "librivox").glob("*.flac"))
     waveform = np.concatenate([soundfile.read(file, dtype="float32")[0] for file in files])[: 14 * RATE]
-    transcription = transcriber.live_transcription(longest_audio=5.0, vad_silence_ms=3000)
     longest = 0.0
-    found = []
 
-    def job() -> Any:
+    def measure(transcription: LiveTranscription) -> None:
         nonlocal longest
-        chunks, work, answer = chunks_of(waveform, 3200), transcription.job(), None
-        while True:
-            try:
-                item = work.send(answer)
-            except StopIteration:
-                return
-            answer = None
-            if transcription._utterance is not None:
-                longest = max(longest, transcription._utterance.seconds)
-            if isinstance(item, Signal):
-                chunk = next(chunks, None)
-                transcription.feed.close() if chunk is None else transcription.feed.push(chunk)
-            elif isinstance(item, Submit | Offload):
-                answer = yield item
-            else:
-                found.append(item)
+        if transcription._utterance is not None:
+            longest = max(longest, transcription._utterance.seconds)
 
-    list(transcriber.engine.runner.run([job()], 1))
+    found = played(transcriber, waveform, 3200, measure, longest_audio=5.0, vad_silence_ms=3000)
     assert longest < 8.0
     expected = transcriber.transcribe(waveform, mode="sequential").text
     assert jiwer.wer(normalize(expected), normalize(text_of(found))) < 0.3

@@ -1,4 +1,4 @@
-"""Live streams in wrong hands: what is no audio, two readers, and streams that have failed."""
+"""Misused live streams: chunks that are not audio, two readers, and streams that have failed."""
 
 import threading
 from collections.abc import AsyncIterator

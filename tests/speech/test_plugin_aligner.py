@@ -93,7 +93,7 @@ def test_the_installed_aligner_is_found() -> None:
 def test_transcripts_and_alignments_ask_the_plugin(
     tiny_en_dir: Path, speech_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its times are evenly spaced, which no recording has. It is not asked where nobody asks for words."""
+    """Its times are evenly spaced, unlike a recording's. It is called only if the options ask for times of words."""
     waveform = clip(speech_dir / "prompts-en" / "check-number-dial-again.flac")
     asked = []
 

@@ -1,4 +1,4 @@
-"""Where sentences end in a text, and where they do not."""
+"""Ends of sentences in a text, and abbreviations, which do not end one."""
 
 from itertools import pairwise
 

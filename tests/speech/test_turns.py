@@ -22,8 +22,8 @@ AB = Turns([Turn(0.0, 2.0, "A"), Turn(1.5, 4.0, "B"), Turn(6.0, 7.0, "A")])
         (0.0, 1.0, "A"),
         (1.0, 2.0, "A"),  # a second against a half
         (1.8, 3.0, "B"),
-        (1.5, 2.0, "A"),  # of two that speak as long, the one who spoke before
-        (4.2, 4.8, "B"),  # nobody speaks: the nearest
+        (1.5, 2.0, "A"),  # both speak equally long: the one whose turn began first
+        (4.2, 4.8, "B"),  # no turn: the nearest
         (5.3, 5.9, "A"),
         (9.0, 9.5, "A"),
         (3.0, 3.0, "B"),  # a word of no length

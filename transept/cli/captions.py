@@ -1,4 +1,4 @@
-"""What ``transept live`` prints: captions that are redrawn on a terminal, lines of final text elsewhere, or JSON."""
+"""Output of ``transept live``: captions that are redrawn on a terminal, lines of final text elsewhere, or JSON."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ CLEAR_LINE, DIM, RESET = "\r\x1b[K", "\x1b[2m", "\x1b[0m"
 
 
 class Lines:
-    """Final text as it comes, a line for each utterance."""
+    """Printed final text, a line for each utterance."""
 
     def __init__(self) -> None:
         self._has_text = False
 
     def show(self, event: LiveEvent) -> None:
-        """Print what is new."""
+        """Print the event's final words, and end the line after an utterance."""
         if isinstance(event, Committed):
             text = escape(event.text)
             print(text if self._has_text else text.lstrip(), end="", flush=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 COMMANDS: Mapping[str, str] = {
     "transcribe": "transcribe audio and video files, or translate their speech to English",
-    "live": "transcribe a microphone or standard input while somebody speaks",
+    "live": "transcribe speech while it is spoken, from a microphone or standard input",
     "watch": "transcribe recordings as they appear in a folder",
     "align": "find the time of each word of a known text in a recording",
     "voices": "enroll voices, list and remove them, so that transcripts name their speakers",

@@ -1,4 +1,4 @@
-"""``transept live``: transcribe a microphone, or standard input, while somebody speaks."""
+"""``transept live``: transcribe speech while it is spoken, from a microphone or standard input."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def live(arguments: argparse.Namespace) -> int:
             from transept.speech.transcriber import Transcriber
 
             transcriber = Transcriber(arguments.model, **engine_options(arguments))
-        shows: Any = Captions() if sys.stdout.isatty() else Lines()
+        display = Captions() if sys.stdout.isatty() else Lines()
         stream = closing.enter_context(transcriber.live_stream(rate, **options, **own))
         events = closing.enter_context(contextlib.closing(transcribed(stream, chunks)))
         closing.enter_context(_ended_by_signal(stream))
@@ -104,12 +104,12 @@ def live(arguments: argparse.Namespace) -> int:
                 if arguments.json:
                     print(escape(json.dumps(event_fields(event), ensure_ascii=False)), flush=True)
                 else:
-                    shows.show(event)
+                    display.show(event)
                 for file in files:
                     file.add(event)
         finally:
             if not arguments.json:
-                shows.end()
+                display.end()
     return 0
 
 

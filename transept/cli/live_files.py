@@ -50,24 +50,17 @@ class LiveFile:
             if not isinstance(event, Tentative):
                 self._write(json.dumps(event_fields(event), ensure_ascii=False) + "\n")
         elif isinstance(event, UtteranceEnded):
-            language = event.segment.language or "en"
-            if self.format == "txt":
-                self._write(format_transcript("txt", [event.segment], language, LAYOUT))
-            elif self.format == "vtt":
-                text = format_transcript("vtt", [event.segment], language, LAYOUT)
-                self._write(text.removeprefix(HEAD["vtt"]))
-            else:
-                text = format_transcript("srt", [event.segment], language, LAYOUT)
-                self._write(self._renumbered(text))
+            text = format_transcript(self.format, [event.segment], event.segment.language or "en", LAYOUT)
+            text = text.removeprefix(HEAD.get(self.format, ""))
+            self._write(self._renumbered(text) if self.format == "srt" else text)
 
     def _renumbered(self, text: str) -> str:
-        """Return SubRip cues with numbers that continue those of the file."""
-        cues = text.rstrip("\n").split("\n\n")
-        found = []
-        for cue in cues:
+        """Return SubRip cues, numbered from the last cue of the file on."""
+        found = ""
+        for cue in text.rstrip("\n").split("\n\n"):
             self._num_cues += 1
-            found.append(f"{self._num_cues}\n{cue.partition(chr(10))[2]}\n\n")
-        return "".join(found)
+            found += f"{self._num_cues}\n" + cue.partition("\n")[2] + "\n\n"
+        return found
 
     def _write(self, text: str) -> None:
         assert self._file is not None

@@ -63,7 +63,7 @@ def enroll(arguments: argparse.Namespace) -> int:
         from transept.speech.voices.heard import installed_embedder, voice_in
 
         checked_name("name", arguments.name)
-        model = (embedder := installed_embedder("voices")).model
+        model = (embedder := installed_embedder()).model
         known.check_model(model.name)
         heard: list[HeardVoice] = []
         for file in arguments.files:
@@ -72,10 +72,7 @@ def enroll(arguments: argparse.Namespace) -> int:
             except MediaError as error:
                 print_stderr(f"transept: {escape_name(file)}: {escape(str(error))}")
                 return 1
-            if voice.embedding is None:
-                least = f"a voice needs at least {model.min_seconds:g} s"
-                print_stderr(f"transept: {escape_name(file)}: it has {voice.seconds:.1f} s of speech; {least}")
-                return 1
+            assert voice.embedding is not None
             known.check_length(len(voice.embedding))
             heard.append(voice)
         _warn(arguments, known, heard, model.threshold)

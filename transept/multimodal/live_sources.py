@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, BinaryIO
 
 from transept.errors import MediaError, MissingPackageError, ParameterError
@@ -15,8 +15,8 @@ from transept.multimodal.waveforms import Waveform
 
 RATE = 16_000  # Hz, of decoded audio and of microphones
 BLOCK_SECONDS = 0.1
-RAW_BYTES = 1 << 15  # at most, of a read from a pipe
-MOST_BLOCKS = 600  # of a microphone that nobody reads: a minute
+RAW_BYTES = 1 << 15  # at most, of one read from a pipe
+MOST_BLOCKS = 600  # unread blocks of a microphone, a minute; further audio is dropped
 PROBED = {"probesize": "65536", "analyzeduration": "500000", "fflags": "nobuffer"}  # bytes, microseconds
 
 
@@ -37,10 +37,10 @@ def decoded_chunks(file: BinaryIO, name: str) -> tuple[float, Iterator[Waveform]
         container: Any = av.open(file, mode="r", options=PROBED)
     except av.FFmpegError as error:
         raise MediaError(
-            f"{name} is empty, or no audio that FFmpeg reads ({error.strerror}); raw samples need their rate, --pcm HZ"
+            f"{name} has no audio that FFmpeg reads ({error.strerror}); raw samples need their rate, --pcm HZ"
         ) from None
     if not container.streams.audio:
-        raise MediaError(f"{name} has no audio track; send one that has")
+        raise MediaError(f"{name} has no audio track; send audio, or a video with sound")
     return RATE, _decoded(container, name)
 
 
@@ -66,7 +66,7 @@ def _decoded(container: Any, name: str) -> Generator[Waveform, None, None]:
 
 @contextmanager
 def microphone(device: str | None) -> Iterator[tuple[float, Iterator[Waveform]]]:
-    """Open a microphone for a ``with`` block. Gives its rate in Hz, and chunks without an end.
+    """Open a microphone for a ``with`` block. Gives its rate in Hz, and an iterator of chunks that never ends.
 
     device: name or number of the microphone; None: the system's default. Raises MissingPackageError without the package
     sounddevice, MediaError if no microphone can be opened.
@@ -78,22 +78,27 @@ def microphone(device: str | None) -> Iterator[tuple[float, Iterator[Waveform]]]
         raise MissingPackageError(message) from None
     except OSError as error:  # PortAudio's library is missing
         raise MediaError(f"a microphone needs the library PortAudio ({error}); install libportaudio2") from None
-    blocks: queue.SimpleQueue[Waveform | None] = queue.SimpleQueue()
+    blocks: queue.SimpleQueue[Waveform] = queue.SimpleQueue()
 
     def received(samples: Any, _frames: int, _time: Any, _status: Any) -> None:
         if blocks.qsize() < MOST_BLOCKS:
             blocks.put(samples[:, 0].copy())
 
     chosen = int(device) if device is not None and device.isdecimal() else device
-    try:
-        stream = sounddevice.InputStream(
-            samplerate=RATE, blocksize=int(BLOCK_SECONDS * RATE), device=chosen, channels=1, callback=received
-        )
-        with stream:
-            yield RATE, iter(blocks.get, None)
-    except sounddevice.PortAudioError as error:
-        raise MediaError(f"no microphone can be opened: {error}") from None
-    except ValueError as error:
-        raise ParameterError(
-            f"there is no {{microphone}} {device!r}: {error}", param="microphone", value=device
-        ) from None
+    with ExitStack() as opened:
+        try:
+            stream = sounddevice.InputStream(
+                samplerate=RATE, blocksize=int(BLOCK_SECONDS * RATE), device=chosen, channels=1, callback=received
+            )
+            opened.enter_context(stream)
+        except sounddevice.PortAudioError as error:
+            raise MediaError(f"no microphone can be opened: {error}") from None
+        except ValueError as error:
+            message = f"there is no {{microphone}} {device!r}: {error}"
+            raise ParameterError(message, param="microphone", value=device) from None
+        yield RATE, _taken(blocks)
+
+
+def _taken(blocks: queue.SimpleQueue[Waveform]) -> Iterator[Waveform]:
+    while True:
+        yield blocks.get()

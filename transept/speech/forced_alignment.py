@@ -92,9 +92,9 @@ def align(
         spans = yield Offload(partial(speech_spans, waveform, SPEECH))
         pieces = [(unit, _within_speech(segment, spans)) for unit, segment in pieces]
     within = (0.0, heard.duration)
-    segments = yield from word_times(
-        _joined(pieces), waveform, within, source.aligner, heard.language, strayed=math.inf
-    )  # these starts may be late
+    joined, language = _joined(pieces), heard.language
+    # No limit for strayed attention, because these starts may be late.
+    segments = yield from word_times(joined, waveform, within, source.aligner, language, strayed=math.inf)
     info = TranscriptionInfo(**{each.name: getattr(heard, each.name) for each in dataclasses.fields(TranscriptionInfo)})
     return Transcript.of(info, "".join(segment.text for segment in segments).strip(), segments)
 

@@ -45,9 +45,8 @@ def load_recording(limits: Limits, audio: AudioInput, rate: int, options: Transc
 def levelled(waveform: Waveform, rate: int) -> Waveform:
     """Raise each stretch of speech by the gain that brings its loudest frames to LOUD; never lower one.
 
-    waveform: float32 [num_samples]; it is not changed. rate: in Hz. Pauses get
-    a gain between those of the speech before and after them. Samples stay within full scale. Returns `waveform` itself
-    if no speech in it is quiet.
+    waveform: float32 [num_samples]; it is not changed. rate: in Hz. The gain of a pause is between the gains of the
+    speech before and after it. Samples stay within full scale. Returns `waveform` itself if no speech in it is quiet.
     """
     frame = rate // PER_SECOND
     gains = _gains(_levels(waveform, frame))
@@ -59,7 +58,7 @@ def levelled(waveform: Waveform, rate: int) -> Waveform:
         block = waveform[begin : begin + BLOCK * frame]
         gain = np.interp(np.arange(begin, begin + len(block)), middles, gains)
         raised = block * np.power(10, gain / 20).astype(np.float32)
-        beyond = np.maximum(np.abs(block), 1)  # samples beyond full scale stay as they are
+        beyond = np.maximum(np.abs(block), 1)  # leaves samples beyond full scale unchanged
         result[begin : begin + len(block)] = np.clip(raised, -beyond, beyond)
     return result
 
@@ -80,9 +79,8 @@ def _gains(levels: Decibels) -> npt.NDArray[np.float64]:
         return np.zeros(0)
     levels = np.maximum(levels, max(FAINTEST, float(np.percentile(levels, PERCENTILE)) - RANGE))
     loudest, quietest = _most_within(levels, REACH), -_most_within(-levels, REACH)
-    (spoken,) = np.nonzero(
-        (levels > loudest - STANDS_OUT) & (loudest - quietest > STANDS_OUT)
-    )  # leaves out frames in which a word fades
+    # Leaves out frames in which a word fades.
+    (spoken,) = np.nonzero((levels > loudest - STANDS_OUT) & (loudest - quietest > STANDS_OUT))
     if not len(spoken):
         return np.zeros(len(levels))
     gains = np.interp(np.arange(len(levels)), spoken, np.clip(LOUD - loudest[spoken], 0, MOST))

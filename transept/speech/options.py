@@ -62,7 +62,7 @@ NOT_OF_ALIGNMENT = ("task", "target_language", "word_timestamps", *OF_SPEAKERS, 
 
 @dataclass(frozen=True)
 class SpeechOptions:
-    """How the text of a recording is found."""
+    """Options of a transcription, apart from those about speakers."""
 
     language: Annotated[
         str | None,
@@ -462,7 +462,7 @@ class SpeechOptions:
 @declares_options("transcription has no option")
 @dataclass(frozen=True)
 class TranscriptionOptions(SpeakerOptions, SpeechOptions):
-    """How a recording is transcribed.
+    """Options of a transcription.
 
     Raises ParameterError for an unknown option, a value out of range, or options that contradict each other.
     """

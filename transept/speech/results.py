@@ -1,4 +1,4 @@
-"""Events and results of the jobs of recordings, as `transept.speech.transcriber` hands them out."""
+"""Events and results of the jobs of recordings, as `Transcriber` returns them."""
 
 from __future__ import annotations
 

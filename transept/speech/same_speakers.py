@@ -1,8 +1,7 @@
 """SameSpeakers: gives a voice the same name in all recordings of a call.
 
-The Transcriber passes the events of the call's jobs through it. A recording's speakers are
-named after the speakers of all earlier recordings, so names depend on the order of the recordings, and not on which of
-them is done first.
+The Transcriber passes the events of the call's jobs through it. A recording's speakers are named after the speakers of
+all earlier recordings, so names depend on the order of the recordings, and not on which of them is done first.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class SameSpeakers:
         self.failed: dict[int, TranseptError] = {}  # recordings whose voices could not be kept
 
     def __call__(self, index: int, event: Any) -> Iterator[tuple[int, Any]]:
-        """Take the event of a recording, and yield the events that are known then, each with its recording."""
+        """Take an event of a recording, and yield the events whose speakers are named now, each with its recording."""
         if isinstance(event, HeardVoices):
             self.heard[index] = event
         elif index < self.turn:

@@ -1,7 +1,7 @@
 """Ends of sentences in texts: their marks, and abbreviations that end with a full stop.
 
-Everything that cuts a transcript at sentences asks here. The exceptions are the rules of openai-whisper in
-`timing.words`, whose marks are its own.
+All code that cuts a transcript at sentences calls it, except the rules of openai-whisper in `timing.words`, which have
+their own marks.
 """
 
 from __future__ import annotations

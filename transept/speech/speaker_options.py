@@ -22,7 +22,7 @@ speakers = partial(Option, group=SPEAKERS)
 
 
 def listed_names(name: str, given: Any) -> tuple[str, ...]:
-    """Return names given as a list, or as a text with commas. Raises ParameterError for an empty or a double name."""
+    """Return names given as a list, or as a text with commas. Raises ParameterError for an empty or a repeated name."""
     if given is None:
         return ()
     names = given.split(",") if isinstance(given, str) else given
@@ -112,7 +112,7 @@ class SpeakerOptions:
         """Raise ParameterError for options about speakers, in calls that return no transcript."""
         given = next((name for name in (*OF_VOICES, "speaker_names", "diarize") if getattr(self, name)), "")
         if self.channel == EACH or given:
-            advice = "{channel='left'} or {channel='right'} is one here"
+            advice = "{channel='left'} or {channel='right'} is one channel"
             message = f"{{channel='each'}} and {{diarize}} are for transcripts; {advice}"
             raise refusal(self, message, "channel" if self.channel == EACH else given)
 

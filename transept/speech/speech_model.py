@@ -25,7 +25,7 @@ from transept.registry.diarizers import Diarizer, find_diarizer
 from transept.registry.name_finders import NameFinder, find_name_finder
 from transept.registry.plugin_calls import call_declared
 from transept.registry.plugins import discover
-from transept.registry.voice_embedders import VoiceEmbedder, find_voice_embedder
+from transept.registry.voice_embedders import VoiceEmbedder
 from transept.registry.word_aligners import WordAligner, find_word_aligner
 from transept.speech.calibration import calibrated_margin
 from transept.speech.language_names import LANGUAGES
@@ -33,6 +33,7 @@ from transept.speech.live_options import AGREEMENT, ATTENTION
 from transept.speech.options import BEAMS, DEFAULT_BEST_OF, TRANSLATES_TO, TranscriptionOptions
 from transept.speech.redaction import NAMES
 from transept.speech.tokenizer import SpeechTokenizer
+from transept.speech.voices.heard import installed_embedder
 from transept.speech.voices.store import Voices
 
 if TYPE_CHECKING:
@@ -216,7 +217,7 @@ class SpeechModel:
 
     @cached_property
     def live_policy(self) -> str:
-        """The better commit policy for live streams: see LiveOptions.policy. Raises CheckpointError for another."""
+        """The better commit policy for live streams, see LiveOptions. Raises CheckpointError for an unknown one."""
         if not self.alignment_heads:
             return AGREEMENT
         policy: str = self.ask("live_policy", self.view)
@@ -308,7 +309,7 @@ class SpeechModel:
             asked = "speakers" if options.speakers else ignored
             message = (
                 f"{{{asked}=}} needs a diarizer that takes {ignored}; {self.diarizer.plugin.name} "
-                f"({self.diarizer.plugin.distribution}) finds the number by itself: leave {{{asked}}} out"
+                f"({self.diarizer.plugin.distribution}) does not: leave {{{asked}}} out"
             )
             raise refusal(options, message)
         if options.voices is not None or options.same_speakers:
@@ -317,7 +318,7 @@ class SpeechModel:
     @cached_property
     def voice_embedder(self) -> VoiceEmbedder:
         """The installed voice embedder. Raises ParameterError unless exactly one is installed."""
-        return find_voice_embedder(discover(), "voices")
+        return installed_embedder()
 
     @cached_property
     def diarizer(self) -> Diarizer:

@@ -50,11 +50,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from transept.core.option_types import EngineKeywords
-    from transept.speech.option_types import (
-        AlignmentKeywords,
-        LiveKeywords,
-        TranscriptionKeywords,
-    )
+    from transept.speech.option_types import AlignmentKeywords, LiveKeywords, TranscriptionKeywords
 
 MAX_RECORDINGS = 16  # in memory at a time: an hour of audio takes about 350 MB with its features
 LIVE_RATE = VAD_RATE  # Hz
@@ -256,7 +252,7 @@ class Transcriber(ClosesEngine):
         """Return the state of a live stream, whose `job` is for `engine.runner`; see `live_stream`."""
         for name in NOT_OF_LIVE:
             if name in options:
-                message = f"live transcription has no {{{name}}}: see LiveOptions for what it has"
+                message = f"live transcription has no {{{name}}}; see LiveOptions for its own options"
                 raise ParameterError(message, param=name)
         given, live = split_options(
             "live transcription has no option", options, TranscriptionOptions, LiveOptions, without=NOT_OF_LIVE

@@ -103,8 +103,8 @@ def decode_with_fallback(
 ) -> Generator[Any, Any, DecodedWindow]:
     """A job: the first result that needs no fallback, or the last one.
 
-    heard: the window. prompt: before its text. temperatures: in the order of attempts. context: frames that the encoder
-    reads, see SpeechModel.short_context.
+    heard: the window. prompt: of the decoder. temperatures: in the order of attempts. context: number of frames that
+    the encoder reads; None: the whole window.
     """
     model, options = heard.model, heard.options
     no_speech, probe = model.tokenizer.control.no_speech, None

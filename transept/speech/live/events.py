@@ -48,7 +48,7 @@ class Committed:
 
 @dataclass(frozen=True)
 class Tentative:
-    """The present guess of the text after the last committed word, or an empty text. Replaces the previous event's."""
+    """The present guess of the text after the last committed word; may be empty. It replaces the previous Tentative."""
 
     text: str
 

@@ -63,7 +63,7 @@ class Feed:
             raise TranseptError("this live stream is closed; open another one for more audio")
 
     def _add(self, chunk: Chunk) -> bool:
-        """Add audio, unless the feed is closed. Returns False then."""
+        """Add audio. Returns False, and adds none, if the feed is closed."""
         samples = self._samples(chunk)
         with self._room:
             if self.is_closed:

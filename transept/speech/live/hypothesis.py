@@ -68,10 +68,10 @@ def hear(
 ) -> Generator[Any, Any, Hypothesis]:
     """A job: one pass.
 
-    heard: the audio and its features. begin, settled: seconds of the stream at which the audio begins, and at which the
-    last committed word ends. prompt: its prefix has the tokens of the committed words. context: frames that the encoder
-    reads; None: the whole window. The pass is two requests that share the encoder's output: one decodes, the other
-    measures the attention of each token.
+    heard: the kept audio, with its features. begin, settled: seconds of the stream at which the audio begins, and at
+    which the last committed word ends. prompt: its prefix has the tokens of the committed words. context: number of
+    frames that the encoder reads; None: the whole window. The pass is two requests that share the encoder's output: one
+    decodes, the other measures the attention of each token.
     """
     model, options = heard.model, heard.options
     decoded = yield from decode_with_fallback(heard, prompt, temperatures, context)

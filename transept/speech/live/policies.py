@@ -15,7 +15,7 @@ from transept.speech.live_options import AGREEMENT, LiveOptions
 
 
 class Policy(Protocol):
-    """Decides for one utterance. Called once for each trusted hypothesis."""
+    """Decides for one utterance. `num_final` is called once for each trusted hypothesis."""
 
     def num_final(self, words: Sequence[HeardWord], end: float) -> int:
         """Return the number of words that are final.
@@ -52,9 +52,8 @@ class Agreement:
     """Words are final once `passes` hypotheses in succession have them."""
 
     def __init__(self, passes: int) -> None:
-        self._earlier: deque[list[str]] = deque(
-            maxlen=passes - 1
-        )  # of each hypothesis, the keys of its words that are not final
+        # Of each earlier hypothesis, the keys of its words that are not final.
+        self._earlier: deque[list[str]] = deque(maxlen=passes - 1)
 
     def num_final(self, words: Sequence[HeardWord], end: float) -> int:
         """See Policy."""

@@ -1,4 +1,4 @@
-"""LiveStream: one live transcription. Any thread pushes audio; another reads events.
+"""LiveStream: one live transcription. Any thread may push audio, while one thread reads the events.
 
 `Transcriber.live_stream` makes one. Reading its events drives the engine, as for every job.
 """
@@ -75,7 +75,7 @@ class LiveStream(Iterator[LiveEvent]):
 def transcribed(stream: LiveStream, chunks: Iterable[Chunk]) -> Generator[LiveEvent, None, None]:
     """Push all chunks from another thread, and yield the events. Raises the error of the iterable at the end.
 
-    Raises ParameterError at once for what yields no chunks.
+    Raises ParameterError at once if `chunks` does not yield audio.
     """
     check_chunks(chunks)
     return _transcribed(stream, chunks)

@@ -3,8 +3,8 @@
     feed ─▶ resample ─▶ voice activity ─▶ utterance ─▶ passes ─▶ policy ─▶ committed and tentative words
 
 While there is too little unread audio for a step, the job sleeps on the feed's signal. After each pass it reads the
-audio that has arrived since, at most MOST_AT_ONCE seconds. So a slow machine makes fewer passes, each with more
-new audio.
+audio that has arrived since, at most MOST_AT_ONCE seconds. So a slow machine makes fewer passes, each with more new
+audio.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ DETECTED_SECONDS = 1.0  # of audio that language detection needs before the utte
 
 
 class LiveTranscription:
-    """The state of one stream. `job` makes its job, once."""
+    """The state of one stream. `job` may be called once."""
 
     def __init__(self, model: SpeechModel, feed: Feed, options: TranscriptionOptions, live: LiveOptions) -> None:
         self.model, self.feed, self.options, self.live = model, feed, options, live

@@ -4,8 +4,8 @@
     text        ... context  ]|  committed words  |  tentative words     |
                                = the prompt's prefix
 
-Committed words whose audio is read are the decoder's prefix, so a pass decodes only the words after them.
-Words whose audio is dropped become context before the text. `live.transcription` makes an Utterance for each stretch.
+Committed words whose audio is read are the decoder's prefix, so a pass decodes only the words after them. Words whose
+audio is dropped become context before the text. `live.transcription` makes an Utterance for each stretch.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def _all_placed(
 
 
 def _shared_out(words: Sequence[AttendedWord], limits: tuple[float, float]) -> list[Word]:
-    """Return words that are too many to be true. Each gets the same share of the time, or a millisecond."""
+    """Return words for which the time is too short: each gets the same share of it, or a millisecond."""
     begin, end = limits
     share = max((end - begin) / len(words), 0.001) if words else 0.0
     times = [round(begin + place * share, 3) for place in range(len(words) + 1)]

@@ -33,7 +33,7 @@ class Turns:
     def speaker(self, start: float, end: float) -> str | None:
         """Return who speaks longest between two times, or has the nearest turn; None without turns.
 
-        Of several who speak as long, return the one whose turn began first: a voice that joins does not take over.
+        If several speak equally long, return the one whose turn began first, so an interruption changes no speaker.
         """
         if not self.speakers:
             return None

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from transept.core.request.limits import DEFAULT_LIMITS
+from transept.errors import MediaError
 from transept.multimodal.waveforms import Waveform
 from transept.registry.diarizers import Turn
 from transept.registry.plugins import discover
@@ -47,16 +48,16 @@ class HeardVoices:
     voices: Sequence[HeardVoice]
 
 
-def installed_embedder(param: str) -> VoiceEmbedder:
-    """Return the installed voice embedder. param: the option that needs it. Raises ParameterError without one."""
-    return find_voice_embedder(discover(), param)
+def installed_embedder() -> VoiceEmbedder:
+    """Return the installed voice embedder. Raises ParameterError unless exactly one is installed."""
+    return find_voice_embedder(discover(), "voices")
 
 
 def voices_of(waveform: Waveform, rate: int, turns: Sequence[Turn], embedder: VoiceEmbedder) -> list[HeardVoice]:
     """Return the voices of a recording, in the order of their first turns.
 
     waveform: float32 [samples]. rate: in Hz. turns: in order of time. Speech where turns overlap is not embedded.
-    Raises PluginError.
+    Raises PluginError if the plugin fails.
     """
     alone = _alone(turns)
     return [
@@ -66,10 +67,17 @@ def voices_of(waveform: Waveform, rate: int, turns: Sequence[Turn], embedder: Vo
 
 
 def voice_in(recording: AudioInput, embedder: VoiceEmbedder) -> HeardVoice:
-    """Return the voice of a recording of one speaker. Raises MediaError for audio that cannot be read."""
+    """Return the voice of a recording of one speaker, with its embedding.
+
+    Raises MediaError for audio that cannot be read or has too little speech.
+    """
     waveform = DEFAULT_LIMITS.load_audio(recording, SAMPLE_RATE)
     spans = [(span.start / SAMPLE_RATE, span.end / SAMPLE_RATE) for span in speech_spans(waveform)]
-    return _heard("", waveform, SAMPLE_RATE, spans, embedder)
+    voice = _heard("", waveform, SAMPLE_RATE, spans, embedder)
+    if voice.embedding is None:
+        least = f"a voice needs at least {embedder.model.min_seconds:g} s"
+        raise MediaError(f"the recording has {voice.seconds:.1f} s of speech; {least}")
+    return voice
 
 
 def _alone(turns: Sequence[Turn]) -> dict[str, list[tuple[float, float]]]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transept.errors import MediaError, ParameterError, shown, suggest
+from transept.errors import ParameterError, shown, suggest
 from transept.options import refuse_lone_surrogates
 
 if TYPE_CHECKING:
@@ -185,15 +185,12 @@ class Voices:
         name = checked_name("name", name)
         if not recordings:
             raise ParameterError("{recordings}: give at least one of the voice", param="recordings", value=recordings)
-        embedder = installed_embedder("voices")
+        embedder = installed_embedder()
         self.check_model(embedder.model.name)
         found = self
         for recording in recordings:
             heard = voice_in(recording, embedder)
-            if heard.embedding is None:
-                least = embedder.model.min_seconds
-                message = f"the recording has {heard.seconds:.1f} s of speech; a voice needs at least {least:g} s"
-                raise MediaError(message)
+            assert heard.embedding is not None
             found = found.with_voice(name, heard.embedding.tolist(), heard.seconds, embedder.model.name)
         return found
 
@@ -206,12 +203,12 @@ class Voices:
             )
             raise ParameterError(message, param="voices", value=str(self.file or self.model))
 
-    def check_length(self, numbers: int) -> None:
-        """Raise ParameterError if the embeddings of the voices have another length. numbers: of a new embedding."""
-        if self.voices and len(self.voices[0].embedding) != numbers:
+    def check_length(self, length: int) -> None:
+        """Raise ParameterError if the embeddings of the voices have another length. length: of a new embedding."""
+        if self.voices and len(self.voices[0].embedding) != length:
             message = (
                 f"{{voices}}: the embeddings{self._where} have {len(self.voices[0].embedding)} numbers, and those of "
-                f"the installed plugin {numbers}; enroll the voices again in another file"
+                f"the installed plugin {length}; enroll the voices again in another file"
             )
             raise ParameterError(message, param="voices", value=str(self.file or self.model))
 
