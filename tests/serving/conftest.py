@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def server(
     tiny_en_dir: Path, bart_dir: Path, t5_dir: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServeProcess]:
-    """It is not changed by tests: whoever stops a server, or fills its queue, starts one by `serve`."""
+    """Tests do not change it. A test that stops a server, or fills its queue, starts one by `serve`."""
     models = [f"{name}={path}" for name, path in (("tiny.en", tiny_en_dir), ("bart", bart_dir), ("t5", t5_dir))]
     without = {"TRANSEPT_DISABLE_PLUGINS": "speakers"}  # tests refuse requests for speakers
     process = ServeProcess(tmp_path_factory.mktemp("server"), *models, "--log-json", environment=without)
@@ -50,7 +50,7 @@ def openai_client(server: ServeProcess) -> Iterator[openai.OpenAI]:
 
 @pytest.fixture(scope="module")
 def microphone() -> Path | None:
-    """The recording that the browser's microphone plays once; None: it beeps. A module may have one of its own."""
+    """The recording that the browser's microphone plays once; None: it beeps. A module may override it."""
     return None
 
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +14,7 @@ import openai
 import pytest
 import soundfile
 from patience import PATIENCE
+from plugin_folder import DIARIZER, environment, installed_module
 from serve_process import ServeProcess
 from speech.recordings import RATE, clip
 
@@ -24,17 +22,10 @@ from transept import Voices
 
 pytestmark = pytest.mark.slow
 SECONDS = 8  # of each speaker
-PLUGIN = '''
+PLUGIN = f'''{DIARIZER}
+
 import numpy as np
-from transept.authoring import VoiceModel, hookimpl
-
-
-@hookimpl
-def diarize(waveform, sample_rate, min_speakers, max_speakers):
-    """As many speakers as are asked for, one after the other, for the same time."""
-    number = max_speakers or 2
-    part = len(waveform) / sample_rate / number
-    return [(each * part, (each + 1) * part, f"speaker {each + 1}") for each in range(number)]
+from transept.authoring import VoiceModel
 
 
 @hookimpl
@@ -44,37 +35,17 @@ def voice_model():
 
 @hookimpl
 def embed_voice(waveform, sample_rate):
-    """The mean spectrum in bands, without its mean."""
+    """Return the mean spectrum in bands, without its mean."""
     frames = waveform[: len(waveform) // 1024 * 1024].reshape(-1, 1024)
     bands = np.abs(np.fft.rfft(frames))[:, 1:161].reshape(len(frames), 40, 4).mean(axis=(0, 2))
     spectrum = np.log(bands + 1e-4)
     return spectrum - spectrum.mean()
 '''
-PACKAGE = """[build-system]
-requires = ["setuptools"]
-build-backend = "setuptools.build_meta"
-
-[project]
-name = "transept-spectra"
-version = "1.0"
-
-[project.entry-points."transept.plugins"]
-spectra = "transept_spectra"
-
-[tool.setuptools]
-py-modules = ["transept_spectra"]
-"""
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    source, site = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("site")
-    (source / "transept_spectra.py").write_text(PLUGIN)
-    (source / "pyproject.toml").write_text(PACKAGE)
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*pip, "--target", str(site), str(source)], check=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(site)
+    with installed_module("spectra", PLUGIN, tmp_path_factory.mktemp("plugin")) as site:
         yield site
 
 
@@ -106,9 +77,8 @@ def own_file(site: Path, voices: dict[str, np.ndarray], tmp_path_factory: pytest
 def client(
     tiny_en_dir: Path, site: Path, own_file: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[openai.OpenAI]:
-    path = os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH"))))
     folder = tmp_path_factory.mktemp("server")
-    server = ServeProcess(folder, f"tiny.en={tiny_en_dir}", "--voices", own_file, environment={"PYTHONPATH": path})
+    server = ServeProcess(folder, f"tiny.en={tiny_en_dir}", "--voices", own_file, environment=environment(site))
     server.wait_until_ready()
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=PATIENCE) as client:
         yield client

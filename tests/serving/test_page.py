@@ -1,17 +1,14 @@
 """The page of ``transept serve`` in headless Chromium, against the real server with tiny.en and a small BART.
 
-What it shows is compared with what ``transept.Transcriber`` gives for the same files. At the end of every test the
-browser's console must be free of errors, which violations of the content security policy are, too.
+Its texts are compared with those of ``transept.Transcriber`` for the same files. At the end of every test the
+browser's console must be free of errors, such as violations of the content security policy.
 """
 
 import io
 import json
-import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import urllib.request
 from itertools import groupby
 from pathlib import Path
@@ -23,6 +20,7 @@ import soundfile
 from page_visit import CHROMIUM, PATIENCE, PHONE, SHORT_PATIENCE, SPOKEN, PageServer, Visit
 from patience import wait_until
 from playwright.sync_api import expect
+from plugin_folder import DIARIZER, environment, install, installed_module
 from random_seamless import save_seamless
 from speech.recordings import RATE, joined
 from speech.recordings import clip as samples_of
@@ -38,49 +36,17 @@ SEAMLESS = Path(__file__).parents[2] / "examples" / "transept-seamless"
 OVERLAP = RATE  # samples: a second
 
 
-DIARIZER = """from transept.authoring import hookimpl
-
-
-@hookimpl
-def diarize(waveform, sample_rate, min_speakers, max_speakers):
-    number = max_speakers or 2
-    part = len(waveform) / sample_rate / number
-    return [(each * part, (each + 1) * part, f"speaker {each + 1}") for each in range(number)]
-"""
-DIARIZER_PACKAGE = """[build-system]
-requires = ["setuptools"]
-build-backend = "setuptools.build_meta"
-
-[project]
-name = "transept-halves"
-version = "1.0"
-
-[project.entry-points."transept.plugins"]
-halves = "transept_halves"
-
-[tool.setuptools]
-py-modules = ["transept_halves"]
-"""
-
-
 @pytest.fixture(scope="module")
 def diarizer_folder(tmp_path_factory):
-    """Where pip has installed a plugin that hears two speakers, or as many as are asked for. This process finds it."""
-    source, site = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("site")
-    (source / "transept_halves.py").write_text(DIARIZER)
-    (source / "pyproject.toml").write_text(DIARIZER_PACKAGE)
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*pip, "--target", str(site), str(source)], check=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(site)
+    """The folder of a plugin that finds two speakers in every recording, or as many as the request asks for."""
+    with installed_module("halves", DIARIZER, tmp_path_factory.mktemp("diarizer")) as site:
         yield site
 
 
 @pytest.fixture(scope="module")
 def page_server(tiny_en_dir, bart_dir, diarizer_folder, tmp_path_factory):
-    path = os.pathsep.join(filter(None, (str(diarizer_folder), os.environ.get("PYTHONPATH"))))
     models = f"tiny.en={tiny_en_dir}", f"bart={bart_dir}"
-    server = PageServer(tmp_path_factory.mktemp("page"), *models, environment={"PYTHONPATH": path}).start()
+    server = PageServer(tmp_path_factory.mktemp("page"), *models, environment=environment(diarizer_folder)).start()
     yield server
     server.stop()
 
@@ -89,12 +55,11 @@ def page_server(tiny_en_dir, bart_dir, diarizer_folder, tmp_path_factory):
 def seamless_server(tmp_path):
     """With a model that writes four languages, by its plugin in examples."""
     source = shutil.copytree(SEAMLESS, tmp_path / "source")  # building writes beside the sources
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*pip, "--target", str(tmp_path / "site"), str(source)], check=True)
+    install(source, tmp_path / "site")
     (tmp_path / "seamless").mkdir()
     model = save_seamless(tmp_path / "seamless", SeamlessM4TConfig, SeamlessM4TForSpeechToText)
-    path = os.pathsep.join(filter(None, (str(tmp_path / "site"), os.environ.get("PYTHONPATH"))))
-    server = PageServer(tmp_path / "served", f"seamless={model}", environment={"PYTHONPATH": path}).start()
+    found = environment(tmp_path / "site")
+    server = PageServer(tmp_path / "served", f"seamless={model}", environment=found).start()
     yield server
     server.stop()
 

@@ -287,6 +287,12 @@ def test_a_wrong_client_secret_is_refused(body: Any, param: str, running: Runnin
     assert answer.json()["error"]["param"] == param
 
 
+def test_a_large_body_for_a_client_secret_is_refused_with_its_limit(running: Running) -> None:
+    answer = running.post("/v1/realtime/client_secrets", {"session": {"include": ["x" * (64 << 10)]}})
+    assert answer.status_code == 413
+    assert "larger than 0.0625 MiB" in answer.json()["error"]["message"]
+
+
 def test_other_paths_take_no_websockets(running: Running) -> None:
     with pytest.raises(InvalidStatus) as refused:
         connect(running.url.replace("realtime", "models"), additional_headers=HEADERS)

@@ -72,6 +72,22 @@ def test_speech_becomes_chunks_and_a_transcript(served: ServeProcess, port: int,
     served.wait_until_idle()
 
 
+def test_a_client_that_vanishes_leaves_the_count_of_its_passes(served: ServeProcess, port: int, clip: Path) -> None:
+    samples, rate = soundfile.read(clip, dtype="float32")
+    passes = ("transept_live_passes_total", "tiny.en")
+
+    async def until_first_text() -> None:
+        async with asyncio.timeout(PATIENCE), AsyncTcpClient("127.0.0.1", port) as client:
+            await client.write_event(AudioChunk(rate, 2, 1, (samples * 32767).astype("<i2").tobytes()).event())
+            while (event := await client.read_event()) is not None and not TranscriptChunk.is_type(event.type):
+                pass
+            assert event is not None
+
+    before = served.metrics().get(passes, 0)
+    asyncio.run(until_first_text())
+    wait_until(lambda: served.metrics().get(passes, 0) > before)
+
+
 def test_the_server_describes_its_models(port: int) -> None:
     async def asked() -> list[Any]:
         async with asyncio.timeout(PATIENCE), AsyncTcpClient("127.0.0.1", port) as client:

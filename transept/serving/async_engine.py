@@ -49,7 +49,7 @@ class AsyncEngine:
         that may wait; with more, `admit` raises QueueFullError.
     heartbeat: makes a job that takes a step; None: a request for one token, or no step if the encoder takes no text.
     preliminary: types of events that contain no result yet, which do not count as a ticket's first event.
-    observer: None, or called with each ticket when it is released. num_admitted: number of tickets so far.
+    observer: None, or called with each ticket of `admit` when it is released. num_admitted: number of tickets so far.
     """
 
     def __init__(
@@ -306,12 +306,8 @@ class Ticket:
         engine = self._engine
         if self not in engine._held:
             return
-        if self.is_stream:
-            engine._streams.discard(self)
-            if self._channel is not None:
-                engine._stop(self._channel)
-            return
         engine._tickets.discard(self)
+        engine._streams.discard(self)
         if self in engine._running:
             engine._running.discard(self)
             if self.started is not None:
@@ -321,7 +317,7 @@ class Ticket:
             engine._queue.remove(self)
         if self._channel is not None:
             engine._stop(self._channel)
-        if engine.observer is not None:
+        if engine.observer is not None and not self.is_stream:
             engine.observer(self)
         engine._next_turns()
 

@@ -16,8 +16,8 @@ from transept.speech.live.transcription import LiveTranscription
 class AsyncLiveStream(AsyncIterator[LiveEvent]):
     """An asynchronous iterator over the events of a stream, which waits for audio.
 
-    The stream takes a place of the engine, as every job, once the first event is requested. One task at a time reads
-    the events. Leaving the ``async with`` block cancels what is left.
+    The stream takes a place of the engine, like every job, once the first event is requested. One task at a time reads
+    the events. Leaving the ``async with`` block cancels the remaining work.
     """
 
     def __init__(self, transcription: LiveTranscription, engine: AsyncEngine) -> None:

@@ -19,14 +19,36 @@ HEAD_SECONDS = 20.0  # timeout of a request's line and headers, and of an unread
 READ_SECONDS = 60.0  # in which a client must read 64 KiB of its answer, the size of a full buffer
 
 
-class PatientConnection(H11Protocol):
+class ReadTimeout(asyncio.Protocol):
+    """Aborts a connection whose client stops reading. Goes before uvicorn's protocol in a list of base classes."""
+
+    loop: asyncio.AbstractEventLoop
+    transport: asyncio.Transport
+    _read_timer: asyncio.TimerHandle | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the timer."""
+        self._read_timer = _cancelled(self._read_timer)
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The write buffer is full: start the timeout of reading."""
+        super().pause_writing()
+        self._read_timer = self._read_timer or self.loop.call_later(READ_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The client has read most of the buffer: stop the timeout."""
+        super().resume_writing()
+        self._read_timer = _cancelled(self._read_timer)
+
+
+class PatientConnection(ReadTimeout, H11Protocol):
     """A client's connection, which is aborted if a request's head, or reading an answer, takes too long.
 
     uvicorn has no such timeouts; its keep-alive timeout ends at the first byte of a head.
     """
 
     _head_timer: asyncio.TimerHandle | None = None
-    _read_timer: asyncio.TimerHandle | None = None
     _is_websocket = False  # True once another protocol has the connection
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -37,7 +59,6 @@ class PatientConnection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timers."""
         self._head_timer = _cancelled(self._head_timer)
-        self._read_timer = _cancelled(self._read_timer)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -62,16 +83,6 @@ class PatientConnection(H11Protocol):
             self._head_timer = _cancelled(self._head_timer)
         elif self._head_timer is None and not self.transport.is_closing():
             self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
-
-    def pause_writing(self) -> None:
-        """The write buffer is full: start the timeout of reading."""
-        super().pause_writing()
-        self._read_timer = self._read_timer or self.loop.call_later(READ_SECONDS, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        """The client has read most of the buffer: stop the timeout."""
-        super().resume_writing()
-        self._read_timer = _cancelled(self._read_timer)
 
     def send_400_response(self, msg: str) -> None:
         """Answer a malformed request, or a head that is too long."""
@@ -98,20 +109,14 @@ class PatientConnection(H11Protocol):
         """Called with the answer to a malformed request, for subclasses that log and count it."""
 
 
-class PatientWebSocket(WebSocketsSansIOProtocol):
+class PatientWebSocket(ReadTimeout, WebSocketsSansIOProtocol):
     """A client's WebSocket, which is aborted if the client stops reading.
 
-    uvicorn closes a connection whose pong is late. But a client that sends much answers late, as does one that waits
-    for its own sends. Any received byte shows that the client is alive, and so does data that is not read yet.
+    uvicorn closes a connection whose pong is late. But a client that sends much data answers late. Any received byte
+    shows that the client is alive, and so does data that the server has not read yet.
     """
 
-    _read_timer: asyncio.TimerHandle | None = None
     _last_received = 0.0  # time of the event loop
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timer."""
-        self._read_timer = _cancelled(self._read_timer)
-        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Process received bytes."""
@@ -125,16 +130,6 @@ class PatientWebSocket(WebSocketsSansIOProtocol):
             self.schedule_ping()
         else:
             super().keepalive_timeout()
-
-    def pause_writing(self) -> None:
-        """The write buffer is full: start the timeout of reading."""
-        super().pause_writing()
-        self._read_timer = self._read_timer or self.loop.call_later(READ_SECONDS, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        """The client has read most of the buffer: stop the timeout."""
-        super().resume_writing()
-        self._read_timer = _cancelled(self._read_timer)
 
 
 def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:

@@ -189,7 +189,7 @@ class ServerSettings:
         return int(self.audio_memory_mb * MIB)
 
     def known_voices(self) -> Voices | None:
-        """Return the voices in the file as it is now, None without one. Raises ParameterError."""
+        """Read the file of voices again, and return them; None if no file is set. Raises ParameterError."""
         return None if self.voices is None else Voices.read(self.voices)
 
     def engine_options(self) -> dict[str, Any]:

@@ -98,8 +98,7 @@ class _Connection:
                 await self._take(event)
         finally:
             ending.cancel()
-            if self.job is not None:
-                await self.job.abort()
+            await self._drop()
 
     async def _take(self, event: Event) -> None:
         if Describe.is_type(event.type):
@@ -121,8 +120,7 @@ class _Connection:
             await self._finish()
 
     async def _begin(self, rate: int) -> None:
-        if self.job is not None:
-            await self.job.abort()
+        await self._drop()
         wish = self.transcribe
         transcription: dict[str, Any] = {"language": wish.language or None, "model": wish.name or None}
         if terms := [
@@ -161,7 +159,7 @@ class _Connection:
         await self.job.wait_for_room()
 
     async def _finish(self) -> None:
-        job, self.job = self.job, None
+        job = self.job
         if job is None or self.ended is None or job.item is None:
             raise MediaError("audio-stop without audio: send audio-start and audio-chunk first")
         job.finish()
@@ -169,11 +167,17 @@ class _Connection:
             if (failure := await self.ended) is not None:
                 raise failure
         finally:
-            await job.abort()
-            self.metrics.live_passes(job.model.name, job.num_passes)
+            await self._drop()
         language = job.language or self.transcribe.language
         await self._send(Transcript(job.item.text, language=language).event())
         await self._send(TranscriptStop().event())
+
+    async def _drop(self) -> None:
+        """End the job at once, if there is one, and count its passes."""
+        job, self.job = self.job, None
+        if job is not None:
+            await job.abort()
+            self.metrics.live_passes(job.model.name, job.num_passes)
 
     async def _on_event(self, job: LiveJob, live_event: Any) -> None:
         assert job.item is not None

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from transept.core.request.sampling_params import SamplingParams
 from transept.serving.errors import ApiError, as_json
 from transept.serving.http.fields import Body, Given
+from transept.serving.settings import MIB
 
 MAX_JSON_BYTES = 8 << 20  # twice the Bible; split a larger text into several documents
 MAX_VALUES = 300_000  # of a body: more than the tokens of the most prompts; parsed in a tenth of a second
@@ -41,7 +42,7 @@ def json_of(
         async for chunk in request.stream():
             received += chunk
             if len(received) > most:
-                message = f"the body is larger than {most >> 20} MiB: split the {what}"
+                message = f"the body is larger than {most / MIB:g} MiB: split the {what}"
                 raise ApiError(413, message, code="too_large")
         whole = bytes(received)
         # The parser holds the GIL, so its work is bounded: by separators, first with those in strings.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Request
@@ -40,13 +39,9 @@ class ExpiresAfter:
 class SecretFields:
     """The fields of the body."""
 
-    session: Annotated[
-        TranscriptionSession | None,
-        Option("settings of the sessions", wanted="an object", parse=partial(part, TranscriptionSession)),
-    ] = None
+    session: Annotated[TranscriptionSession | None, part(TranscriptionSession, "settings of the sessions")] = None
     expires_after: Annotated[
-        ExpiresAfter | None,
-        Option("life of the secret", wanted="an object with seconds", parse=partial(part, ExpiresAfter)),
+        ExpiresAfter | None, part(ExpiresAfter, "life of the secret", "an object with seconds")
     ] = None
 
 

@@ -31,7 +31,7 @@ from transept.serving.settings import ServerSettings
 router = APIRouter(include_in_schema=False)
 
 PATH = "/v1/realtime"
-SUBPROTOCOL = "realtime"  # OpenAI's, which browsers must be answered with
+SUBPROTOCOL = "realtime"  # OpenAI's; a browser that offers it requires it in the answer
 GOING_AWAY, VIOLATION, BROKEN, LATER = 1001, 1008, 1011, 1013  # RFC 6455, section 7.4.1, and IANA's registry
 FINISH_SECONDS = 20.0  # for the last text of a stream that the server ends
 CODES = {429: LATER, 503: LATER, 400: VIOLATION, 404: VIOLATION}
@@ -53,7 +53,7 @@ async def realtime(socket: WebSocket) -> None:
     """Serve one stream."""
     settings: ServerSettings = socket.app.state.settings
     streams: LiveStreams = socket.app.state.models.streams
-    check_origin(socket, settings)
+    _check_origin(socket, settings)
     await socket.accept(SUBPROTOCOL if SUBPROTOCOL in socket.scope["subprotocols"] else None)
     try:
         with streams.place() as end:
@@ -156,7 +156,7 @@ def _beginning(socket: WebSocket) -> TranscriptionSession:
     return settings
 
 
-def check_origin(socket: WebSocket, settings: ServerSettings) -> None:
+def _check_origin(socket: WebSocket, settings: ServerSettings) -> None:
     """Refuse pages of other origins, which browsers let connect anywhere. Raises ApiError: 403."""
     origin = socket.headers.get("origin")
     if origin is None or "*" in settings.cors or origin in settings.cors:

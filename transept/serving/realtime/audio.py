@@ -26,7 +26,7 @@ def decoded(text: str, given: AudioFormat) -> bytes:
 
 
 def _mu_law() -> npt.NDArray[np.int16]:
-    """Return the sample of each byte (ITU-T G.711, section 3.3): [256]."""
+    """Return the sample of each byte (ITU-T G.711, tables 2a and 2b): [256]."""
     inverted = ~np.arange(256, dtype=np.uint8)
     exponent, mantissa = (inverted >> 4 & 7).astype(np.int16), (inverted & 15).astype("<i2")
     magnitude = ((mantissa << 3) + 132 << exponent) - 132
@@ -34,7 +34,7 @@ def _mu_law() -> npt.NDArray[np.int16]:
 
 
 def _a_law() -> npt.NDArray[np.int16]:
-    """Return the sample of each byte (ITU-T G.711, section 3.2): [256]."""
+    """Return the sample of each byte (ITU-T G.711, tables 1a and 1b): [256]."""
     toggled = np.arange(256, dtype=np.uint8) ^ 0x55
     exponent, mantissa = (toggled >> 4 & 7).astype(np.int16), (toggled & 15).astype("<i2")
     magnitude = np.where(exponent == 0, (mantissa << 4) + 8, (mantissa << 4) + 264 << np.maximum(exponent - 1, 0))

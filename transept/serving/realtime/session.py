@@ -102,8 +102,7 @@ class RealtimeSession:
         jobs = [*self._finishing, *([self._job] if self._job is not None else [])]
         self._job = None
         for job in jobs:
-            await job.abort()
-            self._metrics.live_passes(job.model.name, job.num_passes)
+            await self._drop(job)
         self._finishing.clear()
 
     def _described(self) -> dict[str, Any]:
@@ -176,9 +175,13 @@ class RealtimeSession:
     async def _clear(self, given: Mapping[str, Any]) -> None:
         job, self._job = self._job, None
         if job is not None:
-            await job.abort()
-            self._metrics.live_passes(job.model.name, job.num_passes)
+            await self._drop(job)
         await self._send(event("input_audio_buffer.cleared"))
+
+    async def _drop(self, job: LiveJob) -> None:
+        """End a job at once, and count its passes."""
+        await job.abort()
+        self._metrics.live_passes(job.model.name, job.num_passes)
 
     def _new_job(self, model: ServedModel, settings: TranscriptionSession) -> LiveJob:
         try:
@@ -203,7 +206,7 @@ class RealtimeSession:
         if by_client or not job.detects_turns:
             job.is_committed = True
             job.end = self.num_seconds
-            await self._commit_item(job, self._item_of(job))
+            await self._commit_item(self._item_of(job))
 
     def _let_finish(self) -> None:
         job, self._job = self._job, None
@@ -217,7 +220,7 @@ class RealtimeSession:
             job.item = Item(job.offset)
         return job.item
 
-    async def _commit_item(self, job: LiveJob, item: Item) -> None:
+    async def _commit_item(self, item: Item) -> None:
         """Announce an item, whose audio is complete."""
         if item.is_committed:
             return
@@ -231,7 +234,7 @@ class RealtimeSession:
         item, job.item = job.item, None
         if item is None:
             return
-        await self._commit_item(job, item)
+        await self._commit_item(item)
         end = self.num_seconds if job.end is None else job.end
         language = job.language or job.settings.transcription.spoken
         await self._send(item.completed(end - item.begin, language, self.settings.include))
@@ -269,7 +272,7 @@ class RealtimeSession:
             job.end = min(job.offset + live_event.end + turns.silence_duration_ms / 1000, self.num_seconds)
             fields = {"audio_end_ms": round(1000 * job.end), "item_id": job.item.id}
             await self._send(event("input_audio_buffer.speech_stopped", **fields))
-            await self._commit_item(job, job.item)
+            await self._commit_item(job.item)
 
     async def _ended(self, job: LiveJob, failure: Exception | None) -> None:
         """Send the end of a job: the transcript of its item, or the failure."""
@@ -284,7 +287,7 @@ class RealtimeSession:
         if job.item is None:
             await self._send(error_event(answer))
         else:
-            await self._commit_item(job, job.item)
+            await self._commit_item(job.item)
             await self._send(job.item.failed(answer.body()["error"]))
         if answer.status == 503:
             self.is_broken.set()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 from transept.errors import ParameterError, either
@@ -25,9 +24,14 @@ INCLUDABLE = (LOGPROBS, WORDS, TENTATIVE)
 Delay = Literal["minimal", "low", "medium", "high", "xhigh"]
 
 
-def part(kind: type[Any], name: str, given: Any) -> Any:
-    """Make a part of the session from a JSON object. Returns any other value, which the check of types then refuses."""
-    return made_of(kind, name, given) if isinstance(given, Mapping) else given
+def part(kind: type[Any], help: str, wanted: str = "an object") -> Option:
+    """Declare an option whose value is a JSON object with the options of `kind`."""
+
+    def parse(name: str, given: Any) -> Any:
+        """Return any other value unchanged, because the check of types refuses it."""
+        return made_of(kind, name, given) if isinstance(given, Mapping) else given
+
+    return Option(help, wanted=wanted, parse=parse)
 
 
 def _texts(name: str, given: Any) -> Any:
@@ -139,35 +143,18 @@ class AudioInput:
 
     format: Annotated[
         AudioFormat,
-        Option(
-            "encoding of the audio",
-            wanted='an object such as {"type": "audio/pcm", "rate": 24000}',
-            parse=partial(part, AudioFormat),
-        ),
+        part(AudioFormat, "encoding of the audio", 'an object such as {"type": "audio/pcm", "rate": 24000}'),
     ] = PCM_24
     transcription: Annotated[
-        Transcription,
-        Option(
-            "model, language and prompt",
-            wanted='an object such as {"model": "base"}',
-            parse=partial(part, Transcription),
-        ),
+        Transcription, part(Transcription, "model, language and prompt", 'an object such as {"model": "base"}')
     ] = ANY_MODEL
     turn_detection: Annotated[
         TurnDetection | None,
-        Option(
-            "how utterances begin and end",
-            wanted='an object such as {"type": "server_vad"}, or null',
-            parse=partial(part, TurnDetection),
-        ),
+        part(TurnDetection, "how utterances begin and end", 'an object such as {"type": "server_vad"}, or null'),
     ] = SERVER_VAD
     noise_reduction: Annotated[
         NoiseReduction | None,
-        Option(
-            "accepted without effect",
-            wanted='an object such as {"type": "near_field"}, or null',
-            parse=partial(part, NoiseReduction),
-        ),
+        part(NoiseReduction, "accepted without effect", 'an object such as {"type": "near_field"}, or null'),
     ] = None
 
     def __post_init__(self) -> None:
@@ -181,9 +168,7 @@ OPENAI_INPUT = AudioInput()
 class SessionAudio:
     """The audio of a session. A transcription session has only an input."""
 
-    input: Annotated[
-        AudioInput, Option("settings of the audio", wanted="an object", parse=partial(part, AudioInput))
-    ] = OPENAI_INPUT
+    input: Annotated[AudioInput, part(AudioInput, "settings of the audio")] = OPENAI_INPUT
 
     def __post_init__(self) -> None:
         take_options(self)
@@ -197,9 +182,7 @@ class TranscriptionSession:
     """A session's settings. include: names from INCLUDABLE, of additional fields and events."""
 
     type: Annotated[Literal["transcription"], Option("the only kind of session of this server")] = "transcription"
-    audio: Annotated[
-        SessionAudio, Option("settings of the audio", wanted="an object", parse=partial(part, SessionAudio))
-    ] = OPENAI_AUDIO
+    audio: Annotated[SessionAudio, part(SessionAudio, "settings of the audio")] = OPENAI_AUDIO
     include: Annotated[
         tuple[str, ...], Option("further contents of events", wanted="a list of texts", parse=_included)
     ] = ()
@@ -232,11 +215,9 @@ class TranscriptionSession:
         """Return OpenAI's ``session`` object. Leaves out unset fields, except those that null turns off."""
         described: dict[str, Any] = dataclasses.asdict(self)
         found = described["audio"]["input"]
-        found["transcription"] = _set(found["transcription"])
-        if found["turn_detection"] is not None:
-            found["turn_detection"] = _set(found["turn_detection"])
-        if found["noise_reduction"] is not None:
-            found["noise_reduction"] = _set(found["noise_reduction"])
+        for name in ("transcription", "turn_detection", "noise_reduction"):
+            if found[name] is not None:
+                found[name] = _set(found[name])
         described["include"] = list(self.include)
         return described
 

@@ -5,7 +5,7 @@
 // of it. All times are seconds of the recording.
 //
 // Events: "state" (`state`, `problem` changed), "words" (detail: final [{word, start, end, probability}]), "tentative"
-// (detail: the text that may still change), "speech" (detail: true while somebody speaks), "over" (the utterance is
+// (detail: the text that may still change), "speech" (detail: true during speech), "over" (the utterance is
 // complete), "language" (detail: its code), "failed" (`problem` says why; the stream has ended).
 
 import { ApiError, UnreachableError, address, errorInStream, pause, politely, postJson, storedKey } from "./api.js";
@@ -104,7 +104,7 @@ export class LiveStream extends EventTarget {
     const { signal } = this.#stop;
     this.#set("connecting", this.problem);
     const onWait = (seconds, error) => this.#set("waiting", waitText(seconds, error));
-    // also without a key: it asks for one where the server needs it
+    // even without a stored key, because this request asks for one if the server needs it
     const { value } = await politely(() => postJson("v1/realtime/client_secrets", {}, { signal }), { signal, onWait });
     signal.throwIfAborted();
     const key = storedKey() ? [`openai-insecure-api-key.${value}`] : []; // browsers cannot set a WebSocket's headers

@@ -41,7 +41,7 @@ export class Queue extends EventTarget {
 
   /**
    * Restores the recordings of earlier visits. Unfinished ones become "interrupted", or "elsewhere" if another window
-   * works on them. A live one is done: its text is what was said until then.
+   * works on them. A live one becomes done, with the text so far.
    */
   async restore() {
     const items = (await this.#store.items()).sort(inOrder);

@@ -81,7 +81,7 @@ export function secondsLeft(seconds, duration, milliseconds) {
   return (Math.max(0, duration - seconds) / seconds) * (milliseconds / 1000);
 }
 
-/** Appends the growing segment of a live recording to the others. Returns whether there was one. */
+/** Appends the growing segment of a live recording to the others. Returns true if there was one. */
 export function settle(item) {
   if (!item.growing) return false;
   item.segments.push(item.growing);
