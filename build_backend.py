@@ -1,9 +1,10 @@
-"""setuptools' build backend, which asks for a compiler from the package index where the machine has none."""
+"""setuptools' build backend, which asks for a compiler from the package index where setup.py would find none."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
 from typing import Any
 
 from setuptools import build_meta
@@ -13,7 +14,8 @@ _COMPILER = "ziglang>=0.13"
 
 
 def _with_compiler(requirements: list[str]) -> list[str]:
-    found = "CXX" in os.environ or any(map(shutil.which, ("c++", "g++", "clang++")))
+    others = () if sys.platform == "win32" else ("c++", "g++", "clang++")
+    found = "TRANSEPT_TARGET" not in os.environ and ("CXX" in os.environ or any(map(shutil.which, others)))
     return requirements if found else [*requirements, _COMPILER]
 
 

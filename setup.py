@@ -2,7 +2,8 @@
 
 Everything else about the package is in pyproject.toml. A library has plain C functions and does not depend on Python,
 so one wheel serves all Python versions of a platform. The compiler is $CXX, or else the first of c++, g++ and clang++
-that exists, or else the one in the `ziglang` package, which build_backend.py requires if there is no other.
+that exists, or else the one in the `ziglang` package, which build_backend.py requires if there is no other, and always
+on Windows. With $TRANSEPT_TARGET, the tag of a wheel in TARGETS, that compiler builds for another platform.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -30,21 +32,49 @@ LIBRARIES = SOURCES / "lib"  # where library.py looks for them
 FLAGS = [
     *("-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", "-pthread"),
     *("-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"),  # but NaN and infinity keep their meaning
-    *("-Wall", "-Wextra", "-Wno-psabi", "-Wno-unknown-pragmas", "-Wno-uninitialized", "-Wno-maybe-uninitialized"),
+    *(
+        "-Wall",
+        "-Wextra",
+        "-Wno-psabi",
+        "-Wno-unknown-warning-option",
+        "-Wno-unknown-pragmas",
+        "-Wno-uninitialized",
+        "-Wno-maybe-uninitialized",
+    ),
 ]
+
+TARGETS = {  # a wheel's platform: its machine, and what zig calls it
+    "manylinux_2_28_x86_64": ("x86_64", "x86_64-linux-gnu.2.28"),
+    "manylinux_2_28_aarch64": ("aarch64", "aarch64-linux-gnu.2.28"),
+    "macosx_11_0_arm64": ("arm64", "aarch64-macos.11.0"),
+    "win_amd64": ("AMD64", "x86_64-windows-gnu"),
+}
+TARGET = os.environ.get("TRANSEPT_TARGET")
+MACHINE, ZIG_TARGET = TARGETS[TARGET] if TARGET else (platform.machine(), "")
+SYSTEM = {"manylinux": "linux", "macosx": "darwin", "win": "win32"}[TARGET.split("_")[0]] if TARGET else sys.platform
+SUFFIX = ".dll" if SYSTEM == "win32" else ".so"
+if SYSTEM == "darwin":
+    FLAGS.append("-mmacosx-version-min=11.0")
+
 _TABLE = runpy.run_path(str(ROOT / SOURCES / "isas.py"))  # beside the sources; the package is not importable yet
-LEVELS = {isa.name: isa for isa in _TABLE["compiled_on"](platform.machine())}
+LEVELS = {isa.name: isa for isa in _TABLE["compiled_on"](MACHINE)}
 TESTED_AS: dict[str, str] = _TABLE["TESTED_AS"]
 
 
 def compiler() -> list[str]:
     """Return the command that compiles C++."""
+    zig = [sys.executable, "-m", "ziglang", "c++"]
+    if TARGET:
+        return [*zig, "-target", ZIG_TARGET]
     if "CXX" in os.environ:
         return shlex.split(os.environ["CXX"])
-    for name in ("c++", "g++", "clang++"):
-        if shutil.which(name):
-            return [name]
-    return [sys.executable, "-m", "ziglang", "c++"]
+    found = [name for name in ("c++", "g++", "clang++") if shutil.which(name)]
+    return zig if SYSTEM == "win32" or not found else found[:1]
+
+
+def library_name(level: str) -> str:
+    """Return the name of a level's library, as library.py expects it."""
+    return f"kernels_{level}{SUFFIX}"
 
 
 def sources(pattern: str) -> list[Path]:
@@ -96,7 +126,7 @@ class BuildKernels(build_ext):
             for level, parts in needed.items():
                 for part in parts:
                     made[part].result()
-                self.link(parts, target / f"kernels_{level}.so")
+                self.link(parts, target / library_name(level))
 
     def part(self, source: Path, level: str, folder: Path) -> tuple[Path, list[str]]:
         """Return the object of a source and the command that compiles it, without options that change nothing in it."""
@@ -119,16 +149,19 @@ class BuildKernels(build_ext):
 
     def link(self, objects: list[Path], library: Path) -> None:
         """Link objects into a library. It replaces an older one in one step, even if that is in use."""
-        partial = library.with_suffix(f".{os.getpid()}.part")
-        command = [*compiler(), "-shared", "-pthread", *map(str, objects), "-o", str(partial)]
-        if sys.platform == "linux":
-            command += ["-s"] if "ziglang" in command else ["-static-libstdc++", "-static-libgcc", "-Wl,--strip-all"]
-        subprocess.run(command, check=True)
-        partial.replace(library)
+        with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+            partial = Path(folder, library.name)  # beside which Windows' linker leaves other files
+            command = [*compiler(), "-shared", "-pthread", *map(str, objects), "-o", str(partial)]
+            if "ziglang" in command:
+                command += ["-s"]
+            elif SYSTEM == "linux":
+                command += ["-static-libstdc++", "-static-libgcc", "-Wl,--strip-all"]
+            subprocess.run(command, check=True)
+            partial.replace(library)
 
     def get_outputs(self) -> list[str]:
         """Return the files that a wheel holds."""
-        return [str(Path(self.build_lib) / LIBRARIES / f"kernels_{level}.so") for level in LEVELS]
+        return [str(Path(self.build_lib) / LIBRARIES / library_name(level)) for level in LEVELS]
 
     def get_output_mapping(self) -> dict[str, str]:
         """Map the files of a wheel to those of an editable install."""
@@ -143,8 +176,9 @@ class WheelOfAllPythons(bdist_wheel):
     """A wheel whose libraries depend on the platform, not on Python."""
 
     def get_tag(self) -> tuple[str, str, str]:
-        """Return a tag such as py3-none-linux_x86_64."""
-        return "py3", "none", super().get_tag()[2]
+        """Return a tag such as py3-none-linux_x86_64. On a Mac, Python's own tag claims both of Apple's processors."""
+        native = f"macosx_11_0_{MACHINE}" if SYSTEM == "darwin" else super().get_tag()[2]
+        return "py3", "none", TARGET or native
 
 
 setup(

@@ -41,6 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # the encoding may lack characters of a name or a text
+            if sys.platform == "win32" and not stream.isatty():
+                stream.reconfigure(encoding="utf-8")  # a file's or pipe's would be the language's code page
     if logging.lastResort is not None:  # the handler of warnings if no logging is configured
         logging.lastResort.setFormatter(CommandFormatter())
     given = sys.argv[1:] if argv is None else argv

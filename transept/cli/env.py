@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from transept.cli.commands import COMMANDS
 from transept.cli.plugins.reports import as_data, as_text, discover_quietly
 from transept.cli.terminal import escape
+from transept.system import memory_bytes
 
 T = TypeVar("T")
 
@@ -120,7 +121,7 @@ def _gpus() -> list[dict[str, Any]]:
 
 
 def _memory_gib() -> float:
-    return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB, 1)
+    return round(memory_bytes() / GIB, 1)
 
 
 def _cache_folder() -> str:

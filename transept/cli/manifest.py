@@ -21,6 +21,7 @@ from typing import Any, Literal
 from transept.errors import ParameterError, TranseptError
 from transept.lifetime import Closable
 
+FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)  # O_BINARY: Windows would write "\r\n"
 # Default values of a line's fields, besides file and status.
 DEFAULTS = {"error": None, "seconds": None, "audio_seconds": None, "outputs": (), "warnings": (), "reason": None}
 
@@ -39,7 +40,7 @@ class Manifest(Closable):
     def __init__(self, path: str) -> None:
         self._path = path
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+            self._file = os.open(path, FLAGS, 0o666)
         except OSError as error:
             raise self._refusal(f'the manifest "{path}" cannot be written: {error.strerror}') from None
         try:

@@ -205,7 +205,7 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
     unfinished = path.with_name(f".{path.stem[:LONGEST_STEM]}.{os.getpid()}.part{suffix}")
     try:
         write(unfinished)
-        with unfinished.open("rb") as written:
+        with unfinished.open("r+b") as written:
             os.fsync(written.fileno())
         os.replace(unfinished, path)
     except BaseException:
@@ -215,7 +215,7 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
 
 def remove_unfinished(folder: Path) -> None:
     """Remove the unfinished files of killed processes from a folder. Files of running processes stay."""
-    if os.name != "posix" or not folder.is_dir():
+    if sys.platform == "win32" or not folder.is_dir():
         return
     with contextlib.suppress(OSError):  # a folder that cannot be listed
         for entry in folder.iterdir():

@@ -26,10 +26,10 @@ from transept.cluster.replica import FAILURE, OF_FILES, TASKS, Replica, failure_
 from transept.cluster.runtime import LOCAL, ClusterError, ClusterSize, cluster, num_ranks
 from transept.core.config import EngineConfig
 from transept.core.engine import describe
-from transept.core.parallel.launcher import usable_cores
 from transept.errors import shown
 from transept.options import declared, refusal, written
 from transept.speech.vad.options import VadOptions
+from transept.system import usable_cores
 
 Task = Literal["transcribe", "summarize", "translate", "read"]
 

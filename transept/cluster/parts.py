@@ -10,6 +10,7 @@ import io
 import json
 import os
 import secrets
+import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +20,7 @@ import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet
 
+from transept import system
 from transept.cluster.columns import OPTIONAL_FIELDS
 from transept.cluster.files import filesystem_of, is_uri, reason_of
 from transept.errors import ParameterError, TranseptError, shown
@@ -163,13 +165,11 @@ class OutputFolder(Closable):
                 )
 
     def _take_lock(self) -> None:
-        if os.name != "posix":
-            return
-        import fcntl
-
+        if sys.platform == "win32":
+            return  # which opens no folders
         self._lock = os.open(self._path, os.O_RDONLY)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            system.lock(self._lock, wait=False)
         except BlockingIOError:
             raise OutputError(
                 f'another process is writing to "{self.place}": wait for it, or use another folder'

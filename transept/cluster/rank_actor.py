@@ -62,19 +62,17 @@ class RankActor:
 
 def interface_of(host: str) -> str | None:
     """Return the name of the network interface with an IPv4 address; None if it is not found."""
-    if not sys.platform.startswith("linux"):
-        return None
-    import fcntl
+    if sys.platform == "linux":
+        import fcntl
 
-    names = [name for _, name in socket.if_nameindex()]
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        for name in names:
-            request = struct.pack("256s", name.encode()[:15])
-            try:
-                answer = fcntl.ioctl(asking, 0x8915, request)  # SIOCGIFADDR
-            except OSError:  # it has no address
-                continue
-            found = socket.inet_ntoa(answer[20:24])
-            if found == host or (found.startswith(LOOPBACK) and host.startswith(LOOPBACK)):
-                return name
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+            for _, name in socket.if_nameindex():
+                request = struct.pack("256s", name.encode()[:15])
+                try:
+                    answer = fcntl.ioctl(asking, 0x8915, request)  # SIOCGIFADDR
+                except OSError:  # it has no address
+                    continue
+                found = socket.inet_ntoa(answer[20:24])
+                if found == host or (found.startswith(LOOPBACK) and host.startswith(LOOPBACK)):
+                    return name
     return None

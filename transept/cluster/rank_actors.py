@@ -34,7 +34,6 @@ SENDING_SECONDS = 60  # after which a node that receives nothing counts as lost
 KILL_SECONDS = 5.0  # within which Ray ends an actor, unless its node is unreachable
 PROCESS = secrets.token_hex(8)  # identifies this process in names of placement groups
 GONE = 0  # Ray has no exit codes
-ENDED = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)  # POLLRDHUP exists only on Linux
 
 logger = logging.getLogger(__name__)
 
@@ -184,7 +183,8 @@ class ActorProcess(RankProcess):
         descriptor = self.socket.fileno()  # -1: closed, because the process had ended
         if not self._has_ended and descriptor != -1:
             poll = select.poll()  # not shared between threads
-            poll.register(descriptor, ENDED)
+            # POLLRDHUP exists only on Linux
+            poll.register(descriptor, select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0))
             self._has_ended = bool(poll.poll(1000 * (KILL_SECONDS if timeout is None else timeout)))
         if not self._has_ended and timeout is None:
             logger.warning("%s does not answer; Ray will end it", self.name)

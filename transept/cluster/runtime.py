@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from transept.core.parallel.launcher import usable_cores
 from transept.errors import TranseptError, require_packages
+from transept.system import usable_cores
 
 LOCAL = "local"  # in place of a cluster's address: start Ray on this machine, and end it with the command
 CONNECT_SECONDS = 10.0

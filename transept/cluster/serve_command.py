@@ -17,8 +17,8 @@ from transept.cluster.runtime import LOCAL, ClusterError, cluster, num_ranks, ra
 from transept.cluster.serve_app import NAME, build_app, parse_autoscale
 from transept.core.config import EngineConfig
 from transept.core.engine import describe
-from transept.core.parallel.launcher import usable_cores
 from transept.serving.settings import ServerSettings
+from transept.system import usable_cores
 
 DONE, FORCED = 0, 130  # exit codes
 CLASS_NAMES = re.compile(r"^(?:[\w.]+Error: )+")

@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import os
 import re
+import sys
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -15,9 +16,11 @@ from transept.core.request.limits import DEFAULT_LIMITS, Limits
 from transept.errors import ParameterError
 from transept.option_names import Alias
 from transept.options import Option, declares_options, made_of, refusal, take_options
+from transept.system import memory_bytes
 
 CPU_CACHE_BYTES = 5 << 28  # 36 windows of Whisper base, 13,600 tokens of BART large
 MOST_SECONDS = 86_400
+ONE_PROCESS = "on Windows one process runs a model: leave out {tensor_parallel_size=} and {pipeline_parallel_size=}"
 THREADS_A_PROCESSOR = 64  # at most; starting many thousands takes minutes
 FLOAT_TYPES = {"default": None, "auto": None, "float32": "float32", "float16": "half", "bfloat16": "bfloat16"}
 # CTranslate2's names -> dtype of everything that is not int8; on a CPU it is float32 for all of them
@@ -159,7 +162,7 @@ class EngineConfig:
         Option(
             "CPU threads",
             "For all engines of this process, and divided among the processes that share the model. None or 0: one for "
-            "each core.",
+            "each core; on a Mac, for each fast core.",
             aliases=("num_threads", "cpu_threads"),
             metavar="N",
             default="one for each core",
@@ -277,6 +280,8 @@ class EngineConfig:
             raise refusal(self, f"there is no {{device}} {device!r}; known: auto, cpu, cuda, cuda:0, ...")
         device = "cpu" if device.startswith("cpu:") else device  # PyTorch has only one CPU device
         on_gpu = device.startswith("cuda")
+        if self.num_ranks > 1 and sys.platform == "win32":
+            raise refusal(self, ONE_PROCESS)
         if on_gpu and (self.launcher is None or self.launcher.is_local):  # else the GPUs are on other machines
             self._check_gpus(device)
         shorthands = {"auto": "bfloat16", "half": "float16"}  # of a GPU's dtype; a CPU's is float32
@@ -293,7 +298,7 @@ class EngineConfig:
                 raise refusal(self, "{kv_cache_dtype=} is for GPUs; " + advice)
             if dtype == "float16":
                 logger.warning("float16 is slow on a CPU; float32, bfloat16 and int8 quantization are faster there")
-        kv_cache_bytes, memory = self.kv_cache_bytes, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        kv_cache_bytes, memory = self.kv_cache_bytes, memory_bytes()
         if kv_cache_bytes is None and not on_gpu:
             kv_cache_bytes = min(CPU_CACHE_BYTES, memory // 4)
         in_host_memory = {"swap_bytes": self.swap_bytes, "kv_cache_bytes": 0 if on_gpu else kv_cache_bytes}

@@ -10,7 +10,6 @@ import contextlib
 import errno
 import gc
 import logging
-import resource
 import socket
 import time
 from collections.abc import Awaitable, Callable
@@ -26,6 +25,7 @@ from transept.serving.http.app import build_app
 from transept.serving.http.request_log import UNKNOWN, write_line
 from transept.serving.models import ServedModels
 from transept.serving.settings import ServerSettings
+from transept.system import allow_many_files
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +37,6 @@ PING_SECONDS = 20.0  # between pings to a WebSocket, shorter than the pauses tha
 PONG_SECONDS = 60.0  # without any data after a ping, after which the client counts as gone
 FLUSH_SECONDS = 5  # in which clients must read the last answers
 BACKLOG = 1024  # connections that wait to be accepted
-OPEN_FILES = 1 << 16
 COLLECTIONS = (700, 10, 10)  # Python's own thresholds of its garbage collector
 LOOPBACK = ("127.", "::1", "localhost")
 
@@ -52,7 +51,7 @@ def run_server(settings: ServerSettings, announce: Callable[[str], None]) -> int
     Returns the exit code; see the constants. Raises AddressError for an address that is in use or not of this machine.
     """
     sockets = listen(settings.host, settings.port)
-    _allow_many_files()
+    allow_many_files()
     if not settings.api_keys and not settings.host.startswith(LOOPBACK):
         logger.warning("any client that can reach %s may use this server; set a key with --api-key-file", settings.host)
     app = build_app(settings)
@@ -227,11 +226,3 @@ def url_of(bound: socket.socket, settings: ServerSettings) -> str:
     port = bound.getsockname()[1]
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     return f"http://{host}:{port}{settings.root_path}"
-
-
-def _allow_many_files() -> None:
-    """Raise this process's limit of open files as far as allowed; each client needs one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -29,6 +29,7 @@ from torch import Tensor
 from transept.core.checkpoints.checkpoint import Checkpoint, check_pointer
 from transept.errors import CheckpointError, suggest
 from transept.json_files import MOST_JSON_BYTES, check_file, read_json, read_json_value
+from transept.system import drop_pages
 
 MODEL_BIN = "model.bin"
 VERSIONS = range(4, 7)  # older files have a variable's item size instead of its dtype
@@ -70,7 +71,7 @@ class CTranslate2Checkpoint(Checkpoint):
         self.version, spec_name, self.revision = table.header()
         self.architectures = (spec_name,)
         self.variables = table.variables()
-        self._data.madvise(mmap.MADV_DONTNEED)  # frees the pages that reading the table has mapped
+        drop_pages(self._data)  # frees the pages that reading the table has mapped
         # by the scaled variable's offset, since an alias has no separate scale
         self._scales = {
             variable.offset: name + SCALE for name, variable in self.variables.items() if name + SCALE in self.variables
@@ -99,7 +100,7 @@ class CTranslate2Checkpoint(Checkpoint):
         """See Checkpoint.tensors. Rounded weights are divided by their scale; scalars have shape []."""
         for name in self._weights():
             yield name, self.tensor(name)
-            self._data.madvise(mmap.MADV_DONTNEED)  # frees the pages that were read
+            drop_pages(self._data)  # frees the pages that were read
 
     def tensor(self, name: str) -> Tensor:
         """Return a variable, divided by its scale if it was rounded.
@@ -140,7 +141,7 @@ class CTranslate2Checkpoint(Checkpoint):
             count = min(COPIED_AT_ONCE, size - first)
             mapped = torch.frombuffer(self._data, dtype=torch.uint8, count=count, offset=offset + first)
             copy[first : first + count] = mapped
-            self._data.madvise(mmap.MADV_DONTNEED)  # frees the copied pages
+            drop_pages(self._data)  # frees the copied pages
         return copy
 
     def shape_of(self, name: str) -> tuple[int, ...]:

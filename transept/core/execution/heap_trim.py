@@ -37,10 +37,9 @@ def trimmed_heap() -> Iterator[None]:
 
 @cache
 def _glibc() -> ctypes.CDLL | None:
-    if not sys.platform.startswith("linux"):
-        return None
-    library = ctypes.CDLL(None)
-    if not hasattr(library, "malloc_trim"):  # musl has none
-        return None
-    library.malloc_trim.argtypes = (ctypes.c_size_t,)
-    return library
+    if sys.platform == "linux":
+        library = ctypes.CDLL(None)
+        if hasattr(library, "malloc_trim"):  # musl has none
+            library.malloc_trim.argtypes = (ctypes.c_size_t,)
+            return library
+    return None

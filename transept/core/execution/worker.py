@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -36,6 +37,7 @@ from transept.core.request.text_features import map_text_features
 from transept.core.scheduling.step import StepOutput
 from transept.errors import CapacityError, PluginError, TranseptError
 from transept.registry.plugin_calls import plugin_named
+from transept.system import performance_cores
 
 ALONE = ParallelGroup()
 
@@ -61,8 +63,10 @@ class Worker:
     ) -> None:
         stage = stage or PipelineStage()
         config = worker_config.config
-        if config.threads is not None:
-            torch.set_num_threads(config.threads)
+        slow_too = torch.get_num_threads() == os.cpu_count()  # PyTorch's default
+        threads = config.threads or (performance_cores() if slow_too else None)
+        if threads is not None:
+            torch.set_num_threads(threads)
         self.device = device = torch.device(config.device)
         if device.type == "cpu":
             share_num_threads()

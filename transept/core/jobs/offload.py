@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import math
+import sys
 import threading
 import time
 import weakref
@@ -151,9 +152,11 @@ class _Thread(threading.Thread):
     def processor_seconds(self) -> float:
         """Return the thread's processor time so far; NaN, which equals nothing, if the system does not report it."""
         try:
-            return math.nan if self._clock is None else time.clock_gettime(self._clock)
+            if sys.platform != "win32" and self._clock is not None:
+                return time.clock_gettime(self._clock)
         except OSError:  # it has ended
-            return math.nan
+            pass
+        return math.nan
 
     def _lower_priority(self) -> None:
         self._has_lowest_priority = True

@@ -31,10 +31,8 @@ def set_lowest_priority(thread: int) -> None:
     With short slices, a thread that wakes up on the same core hardly waits. Linux before 6.12 ignores the slice.
     Threads that this thread starts later inherit both settings. The change cannot be undone.
     """
-    number = SCHED_SETATTR.get(platform.machine()) if sys.platform == "linux" else None
-    if number is not None:
+    if sys.platform == "linux":
+        number = SCHED_SETATTR.get(platform.machine())
         attributes = ATTRIBUTES.pack(ATTRIBUTES.size, os.SCHED_OTHER, 0, LEAST_PRIORITY, 0, SHORT_SLICE, 0, 0)
-        with suppress(OSError, AttributeError):
-            if ctypes.CDLL(None).syscall(number, thread, attributes, 0) == 0:
-                return
-    raise_niceness(thread, LEAST_PRIORITY)
+        if number is None or ctypes.CDLL(None).syscall(number, thread, attributes, 0):
+            raise_niceness(thread, LEAST_PRIORITY)

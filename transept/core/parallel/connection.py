@@ -15,6 +15,7 @@ import os
 import pickle
 import socket
 import struct
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -119,7 +120,7 @@ class Connection:
 
 def anonymous_memory(size: int) -> int:
     """Return a descriptor of `size` bytes of unnamed memory, all zeros."""
-    if hasattr(os, "memfd_create"):
+    if sys.platform == "linux":
         descriptor = os.memfd_create("transept", os.MFD_CLOEXEC)
     else:
         with tempfile.TemporaryFile() as file:  # which has no name either

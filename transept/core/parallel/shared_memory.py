@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from transept.core.parallel.group import Exchange, ExchangeError
-from transept.core.parallel.launcher import usable_cores
+from transept.system import usable_cores
 
 SLOT_BYTES = 1 << 20  # the largest piece of a tensor: it stays in a core's cache
 LINE = 64  # bytes of a cache line; each rank's numbers have one

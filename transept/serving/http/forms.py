@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
@@ -116,16 +116,15 @@ async def upload(form: Given, what: str = "audio") -> AsyncGenerator[Upload, Non
         return
     with contextlib.ExitStack() as stack:  # without /proc: a copy with a path, from which decoders can stream
         with kept():
-            copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="transept-"))
-            try:
-                await given.seek(0)
-                await run_in_threadpool(shutil.copyfileobj, given.file, copy, 1 << 20)
-                copy.flush()
-            except OSError:
-                with contextlib.suppress(OSError):  # closing flushes again
-                    copy.close()
-                raise
-        yield Upload(name, copy.name, what)
+            copy = os.path.join(stack.enter_context(tempfile.TemporaryDirectory(prefix="transept-")), "upload")
+            await given.seek(0)
+            await run_in_threadpool(_copy, given.file, copy)
+        yield Upload(name, copy, what)
+
+
+def _copy(source: BinaryIO, path: str) -> None:
+    with open(path, "wb") as copy:
+        shutil.copyfileobj(source, copy, 1 << 20)
 
 
 def _values(data: FormData, body: Body) -> dict[str, Any]:

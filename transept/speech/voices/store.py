@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transept import system
 from transept.errors import ParameterError, shown, suggest
 from transept.options import refuse_lone_surrogates
 
@@ -253,15 +254,10 @@ def checked_name(param: str, name: Any) -> str:
 
 @contextlib.contextmanager
 def locked(file: Path) -> Iterator[None]:
-    """Context in which no other process changes a file of voices, on systems with ``flock``."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
+    """Context in which no other process changes a file of voices, except on Windows."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    with open(file.with_name(f".{file.name}.lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with open(file.with_name(f".{file.name}.lock"), "w") as opened:
+        system.lock(opened, wait=True)
         yield
 
 

@@ -29,6 +29,8 @@ LEVEL_VARIABLE = "TRANSEPT_CPU_LEVEL"  # lowers the level, to measure or to test
 
 Pointer, Int, Float = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
 
+SUFFIX = ".dll" if os.name == "nt" else ".so"  # as setup.py names libraries
+
 _HERE = Path(__file__).parent
 _REBUILD = "build them with `pip install --editable .`, or `make`, in the checkout"
 
@@ -169,7 +171,7 @@ def _bound(name: str, *types: Any, returns: Any = None) -> Callable[..., Any]:
 
 
 def _load(level: str) -> ctypes.CDLL:
-    file = _HERE / "lib" / f"kernels_{level}.so"
+    file = _HERE / "lib" / f"kernels_{level}{SUFFIX}"
     try:
         loaded = ctypes.CDLL(str(file))
     except OSError as error:

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from transept.core.kernels.cpu.isas import Cpuid, Feature, Isa, SavedState, compiled_on
+from transept.system import sysctl
 
 
 def instruction_sets(portable: ctypes.CDLL) -> list[Isa]:
@@ -30,7 +31,7 @@ def has(feature: Feature, portable: ctypes.CDLL) -> bool:
         portable.transept_saved_state.restype = ctypes.c_uint64
         return portable.transept_saved_state() & feature.bits == feature.bits
     if sys.platform == "darwin":
-        return _is_set(f"hw.optional.arm.{feature}")
+        return bool(sysctl(f"hw.optional.arm.{feature}"))
     return feature in _listed_features()
 
 
@@ -48,10 +49,3 @@ def _listed_features() -> frozenset[str]:
             if name.strip() in ("flags", "Features"):
                 return frozenset(listed.split())
     return frozenset()
-
-
-def _is_set(name: str) -> bool:
-    """Return True if macOS has a value of this name that is not 0."""
-    value, size = ctypes.c_int(), ctypes.c_size_t(ctypes.sizeof(ctypes.c_int))
-    refused = ctypes.CDLL(None).sysctlbyname(name.encode(), ctypes.byref(value), ctypes.byref(size), None, 0)
-    return not refused and bool(value)
