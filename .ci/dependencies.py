@@ -1,10 +1,19 @@
-"""Prints what the extra `dev` needs, a line each, for pip, which has no option for all but the package itself."""
+"""Prints what the extra `dev` needs, a line each, without the packages of this repository, for pip."""
 
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
-project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
+SPEAKERS = "packages/transept-speakers"
+
+
+def project_of(folder: str) -> dict[str, Any]:
+    """The table `project` of the pyproject.toml in a folder."""
+    return tomllib.loads(Path(folder, "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+project = project_of(".")
 
 
 def needs(extra: str) -> list[str]:
@@ -12,7 +21,12 @@ def needs(extra: str) -> list[str]:
     found = []
     for requirement in project["optional-dependencies"][extra]:
         own = re.match(r"transept\[(\w+)\]", requirement)
-        found += needs(own[1]) if own else [requirement]
+        if own:
+            found += needs(own[1])
+        elif requirement.startswith("transept-speakers"):  # a folder of this repository
+            found += project_of(SPEAKERS)["dependencies"][1:]
+        else:
+            found.append(requirement)
     return found
 
 

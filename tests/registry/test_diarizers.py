@@ -31,13 +31,13 @@ def says(turns: Any) -> Diarizer:
 def test_the_one_that_is_installed_is_taken() -> None:
     told = plugin("told", lambda **_: [[]])
     assert find_diarizer(Plugins((plugin("models"), told))).plugin is told
-    built_in = dataclasses.replace(told, name="speakers", distribution="transept")
+    built_in = dataclasses.replace(told, name="speakers", distribution="transept-speakers")
     assert find_diarizer(Plugins((built_in, told))).plugin is told
     assert find_diarizer(Plugins((plugin("models"), built_in))).plugin is built_in
 
 
 def test_none_and_two_are_told() -> None:
-    with pytest.raises(ParameterError, match=r"none is installed\. .* TRANSEPT_DISABLE_PLUGINS disables"):
+    with pytest.raises(ParameterError, match=r"none is installed\. `pip install .* TRANSEPT_DISABLE_PLUGINS disables"):
         find_diarizer(Plugins((plugin("models"),)))
     with pytest.raises(ParameterError, match=r"none is installed\. broken failed to load: ImportError: no weights\."):
         find_diarizer(Plugins((plugin("broken", error="ImportError: no weights"),)))

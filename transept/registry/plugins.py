@@ -25,7 +25,6 @@ from transept.registry.spec import ModelSpec
 DISABLE_VARIABLE = "TRANSEPT_DISABLE_PLUGINS"  # comma-separated names of plugins or of distributions
 OTHER_HOOKS = ("diarize", "embed_voice", "voice_model", "find_names", "align_words")  # besides register_models
 HOOKS = ("register_models", *OTHER_HOOKS)
-BUILT_IN = "transept"  # the distribution of the built-in plugins
 Status: TypeAlias = Literal["ok", "failed", "missing", "disabled"]
 
 logger = logging.getLogger(__name__)

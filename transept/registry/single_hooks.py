@@ -12,21 +12,25 @@ from numbers import Real
 from typing import Any
 
 from transept.errors import ParameterError, PluginError, TranseptError, message_of
-from transept.registry.plugins import BUILT_IN, DISABLE_VARIABLE, PluginReport, Plugins
+from transept.registry.plugins import DISABLE_VARIABLE, PluginReport, Plugins
 
-SPEAKERS_ADVICE = f"Check whether the environment variable {DISABLE_VARIABLE} disables Transept's own plugin, speakers"
+OWN_SPEAKERS = "transept-speakers"  # a distribution of this project, which other plugins replace
+SPEAKERS_ADVICE = (
+    "`pip install 'transept[speakers]'` installs Transept's own plugin. If it is installed, check whether the "
+    f"environment variable {DISABLE_VARIABLE} disables it"
+)
 
 
 def only_plugin(
     plugins: Plugins, hook: str, does: str, needs: str, advice: str, param: str, value: Any = None
 ) -> PluginReport:
-    """Return the installed plugin with a hook. Other plugins replace the built-in one.
+    """Return the installed plugin with a hook. Other plugins replace Transept's own.
 
     does, needs, advice, param, value: of the errors; does is such as "tell speakers apart".
     Raises ParameterError without such a plugin, or for several.
     """
     found = [report for report in plugins.reports if getattr(report, hook) is not None]
-    found = [report for report in found if report.distribution != BUILT_IN] or found
+    found = [report for report in found if report.distribution != OWN_SPEAKERS] or found
     if len(found) > 1:
         names = " and ".join(f"{report.name} ({report.distribution})" for report in found)
         raise ParameterError(

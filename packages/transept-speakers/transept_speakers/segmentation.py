@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transept.plugins.speakers.weights import read_weights
+from transept_speakers.weights import read_weights
 
 RATE = 16_000  # Hz
 CHUNK = 10 * RATE  # samples; the length of inputs in training

@@ -13,10 +13,10 @@ import numpy.typing as npt
 import soxr
 
 from transept.multimodal.filter_banks import FRAMES_PER_SECOND, filter_banks
-from transept.plugins.speakers.clustering import cluster
-from transept.plugins.speakers.embedding import MELS, embed
-from transept.plugins.speakers.pieces import Piece, cut_into_pieces, join_turns
-from transept.plugins.speakers.segmentation import RATE, segment
+from transept_speakers.clustering import cluster
+from transept_speakers.embedding import MELS, embed
+from transept_speakers.pieces import Piece, cut_into_pieces, join_turns
+from transept_speakers.segmentation import RATE, segment
 
 STEP_FRAMES = 10  # the lengths of embedded stretches are multiples of it, so that many share a batch
 FEWEST_FRAMES, MOST_FRAMES = 30, 150  # of a stretch; longer ones take more time and do not improve the result

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from transept.plugins.speakers.segmentation import HOP, RATE, VOICES, Chunk
+from transept_speakers.segmentation import HOP, RATE, VOICES, Chunk
 
 LONGEST = 2.5  # seconds of a piece
 LONGEST_PAUSE = 0.5  # seconds within one turn

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from transept.multimodal.audio import SAMPLE_RATE
 from transept.multimodal.filter_banks import filter_banks
-from transept.plugins.speakers.weights import read_weights
+from transept_speakers.weights import read_weights
 
 MELS = 80
 SIZE = 192  # of an embedding

@@ -1,10 +1,10 @@
-"""Speakers: the built-in diarizer and voice embedder. This package has their two small networks for CPUs."""
+"""Speakers: Transept's diarizer and voice embedder. This package has their two small networks for CPUs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from transept.authoring import PluginError, hookimpl
+from transept.authoring import hookimpl
 
 if TYPE_CHECKING:
     import numpy as np
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from transept.authoring import VoiceModel
 
 SAME_VOICE = 0.5  # lowest cosine similarity of two embeddings of one voice
-NEEDS = "telling speakers apart needs {missing}, which is not installed. `pip install 'transept[speakers]'` installs it"
 
 
 @hookimpl
@@ -21,17 +20,15 @@ def diarize(
     waveform: npt.NDArray[np.float32], sample_rate: int, min_speakers: int | None, max_speakers: int | None
 ) -> list[tuple[float, float, str]]:
     """Return turns (start, end, speaker) in order of time. Speakers are numbered in the order of their first turn."""
-    try:
-        from transept.plugins.speakers.diarizer import find_turns
-    except ModuleNotFoundError as error:
-        raise PluginError(NEEDS.format(missing=(error.name or "").partition(".")[0])) from error
+    from transept_speakers.diarizer import find_turns
+
     return find_turns(waveform, sample_rate, min_speakers, max_speakers)
 
 
 @hookimpl
 def embed_voice(waveform: npt.NDArray[np.float32], sample_rate: int) -> npt.NDArray[np.float32]:
     """Return the embedding of one voice, float32 [192], of length 1."""
-    from transept.plugins.speakers.embedding import embed_waveform
+    from transept_speakers.embedding import embed_waveform
 
     return embed_waveform(waveform, sample_rate)
 
