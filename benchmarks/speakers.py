@@ -6,10 +6,10 @@ VOICES: a folder with one folder of clips for each voice. Debian's asterisk-core
 turned into FLAC, are such voices (es is spoken by the voice of en).
 
 Mixtures have two to four voices in turn: with pauses of 0.2 to 1 s (clean), without pauses (joined), with turns that
-begin 0.4 to 1.2 s before the end of the previous one (overlap), or with pauses and white noise or babble of other
-voices, 20 and 15 dB below the speech. Every mixture is diarized twice: with an unknown and with the given number of
-speakers. The error rate has a collar of 0.25 s; it counts missed, false and wrongly assigned speech, also where voices
-overlap.
+begin 0.4 to 1.2 s (overlap) or 0.6 to 2 s (long overlap) before the end of the previous one, or with pauses and white
+noise or babble of other voices, 20 and 15 dB below the speech. Every mixture is diarized twice: with an unknown and
+with the given number of speakers. The error rate has a collar of 0.25 s; it counts missed, false and wrongly assigned
+speech, also where voices overlap.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from transept.registry.plugins import discover
 Waveform = npt.NDArray[np.float32]
 Turn = tuple[float, float, str]  # start, end, speaker
 
-KINDS = ("clean", "joined", "overlap", "white 20", "white 15", "babble 20", "babble 15")
+KINDS = ("clean", "joined", "overlap", "long overlap", "white 20", "white 15", "babble 20", "babble 15")
+OVERLAPS = {"overlap": (0.4, 1.2), "long overlap": (0.6, 2.0)}  # seconds, of two turns
 FRAME = SAMPLE_RATE // 100  # samples
 COLLAR = 25  # frames on both sides of each boundary that do not count
 PAUSE = 0.5  # seconds; shorter pauses within a clip count as speech
@@ -103,8 +104,7 @@ def mix(kind: str, voices: Mapping[str, list[Clip]], count: int, seconds: float,
         for name in draw.sample(names, count):
             if name == last:
                 continue
-            gap = {"joined": 0.0, "overlap": -draw.uniform(0.4, 1.2)}.get(kind, draw.uniform(0.2, 1.0))
-            start = max(end + int(gap * SAMPLE_RATE), 0)
+            start = max(end + int(_gap(kind, draw) * SAMPLE_RATE), 0)
             wanted, last = start + draw.uniform(1.5, 7) * SAMPLE_RATE, name
             while start < wanted:
                 clip = draw.choice(voices[name])
@@ -116,11 +116,20 @@ def mix(kind: str, voices: Mapping[str, list[Clip]], count: int, seconds: float,
                 break
     waveform = waveform[: end + SAMPLE_RATE // 3]
     sort, _, level = kind.partition(" ")
-    if level:
+    if level.isdigit():
         others = [clip for name in sorted(voices) if name not in names for clip in voices[name]]
         noise = white(len(waveform), seed) if sort == "white" else babble(others, len(waveform), draw)
         waveform += noise * np.float32(LOUDNESS * 10 ** (-float(level) / 20) / noise.std())
     return Mixture(kind, names, waveform * np.float32(0.5 / np.abs(waveform).max()), turns)
+
+
+def _gap(kind: str, draw: random.Random) -> float:
+    """Return the seconds between two turns; negative if they overlap."""
+    overlap, pause = draw.random(), draw.random()  # both for every kind, so that turns have the same lengths
+    if kind in OVERLAPS:
+        shortest, longest = OVERLAPS[kind]
+        return -(shortest + (longest - shortest) * overlap)
+    return 0.0 if kind == "joined" else 0.2 + 0.8 * pause
 
 
 def white(length: int, seed: int) -> Waveform:

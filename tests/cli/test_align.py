@@ -93,5 +93,5 @@ def test_the_text_is_never_written_over(
 def test_what_cannot_be_written_is_one_message(command: Command, clip: Path, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text(SENTENCE)
     done = command("align", clip, tmp_path / "text.txt", "--model", MODEL, "-o", tmp_path / "text.txt", "-f", "srt")
-    assert done.returncode == 1
-    assert "text.txt/austen-0930.srt: File exists" in done.stderr.splitlines()[-1]
+    assert done.returncode == 2
+    assert "text.txt/austen-0930.srt: Not a directory" in done.stderr.splitlines()[-1]

@@ -77,7 +77,7 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_measured(
     done = command("calibrate", MODEL, prompts)
     assert done.returncode == 1
     assert done.stdout == ""
-    assert "set XDG_DATA_HOME to another one" in done.stderr
+    assert "set XDG_DATA_HOME to another folder" in done.stderr
 
 
 def test_nothing_is_shown_where_nothing_was_measured(command: Command) -> None:

@@ -119,7 +119,11 @@ def test_subtitles_before_zero_are_counted(command: Command, file: Path) -> None
         ),
         (["bad.srt", "a.txt"], 1, 'transept: cannot read "bad.srt": line 2: '),
         (["talk.srt", "a.txt", "--shift", "-1e10"], 2, "--shift must be a number of at least -1e+09"),
-        (["talk.srt", "talk.wav/a.txt"], 1, "cannot write talk.wav/a.txt: "),
+        (["talk.srt", "talk.wav/a.txt"], 2, "cannot write talk.wav/a.txt: Not a directory"),
+        (["talk.srt", "a.txt", "--redact", ","], 2, "--redact: ',' is empty; it must have an entry: KIND,KIND,..."),
+        (["talk.srt", "a.txt", "--glossary", ""], 2, "--glossary: '' is empty; it must name a file or folder"),
+        (["talk.srt", "a.txt", "--glossary", "talk.wav"], 2, 'glossary: "talk.wav" has no terms'),
+        (["", "a.txt"], 2, "IN: '' is empty; it must name a file or folder"),
         (["talk.srt", "-", "-f", "docx"], 2, "docx is not text"),
     ],
 )

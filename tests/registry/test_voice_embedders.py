@@ -43,7 +43,7 @@ def test_the_declaration_is_checked() -> None:
     for other in (None, "m-1"):
         with pytest.raises(PluginError, match=r"the voice model of told .* not a VoiceModel"):
             _ = embedder(model=other).model
-    for wrong in ({"threshold": 2.0}, {"threshold": math.nan}, {"name": "a\nb"}, {"min_seconds": -1}):
+    for wrong in ({"size": 0}, {"threshold": 2.0}, {"threshold": math.nan}, {"name": "a\nb"}, {"min_seconds": -1}):
         with pytest.raises(PluginError, match=f"the {next(iter(wrong))} of a VoiceModel"):
             VoiceModel(**{"name": "m-1", "threshold": 0.5, **wrong})
 

@@ -198,6 +198,16 @@ def diarizer(transcriber: Transcriber, monkeypatch: pytest.MonkeyPatch) -> Any:
     return lambda *turns: monkeypatch.setitem(transcriber.model.__dict__, "diarizer", told(*turns))
 
 
+def test_names_without_a_speaker_are_a_warning(
+    transcriber: Transcriber, speech_dir: Path, diarizer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    diarizer((0.0, 60.0, "one"))
+    recording = speech_dir / "librivox" / "austen-0930.flac"
+    found = transcriber.transcribe(recording, speaker_names="Anna,Ben,Carl", quality="fast")
+    assert {segment.speaker for segment in found.segments} == {"Anna"}
+    assert [each for each in caplog.messages if each.endswith("it has 1 speaker, so no segment is of Ben, Carl")]
+
+
 @pytest.mark.parametrize("batched", [False, True])
 def test_a_sentence_is_cut_where_the_speaker_changes(
     transcriber: Transcriber, speech_dir: Path, diarizer: Any, batched: bool

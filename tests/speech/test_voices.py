@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -66,7 +67,7 @@ def test_more_speech_of_a_voice_counts_by_its_length() -> None:
 def test_voices_of_another_model_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match='were enrolled with "bands-1", and the installed plugin has "bands-2"'):
         known(Ann=ANN).with_voice("Bob", BOB, 1.0, "bands-2")
-    known().check_model("bands-2")
+    known().check_model(VoiceModel("bands-2", threshold=0.9))
     with pytest.raises(ParameterError, match="have 3 numbers, and those of the installed plugin 2; enroll"):
         known(Ann=ANN).with_voice("Bob", (1.0, 0.0), 1.0, MODEL.name)
 
@@ -224,9 +225,30 @@ def test_new_voices_are_kept_for_later_runs(tmp_path: Path) -> None:
     assert Voices.read(file).names == ["speaker 2", "speaker 1", "speaker 3"]
 
 
-def test_a_file_that_cannot_be_written_fails_its_recording_alone(tmp_path: Path) -> None:
+def test_a_transcript_outlives_a_file_of_voices_that_cannot_be_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "file").write_text("")
     named = SameSpeakers(Voices(file=tmp_path / "file" / "voices.json"), MODEL, writes=True)
-    assert [index for event in events_of(heard()) for index, _ in named(0, event)] == [0]
-    (failed,) = [each for event in events_of(heard(p=EVE)) for _, each in named(1, event)]
-    assert isinstance(failed, ParameterError)
+    for index in (0, 1):
+        events = [each for event in events_of(heard(p=EVE, q=BOB)) for _, each in named(index, event)]
+        assert [each.speaker for each in events[-1].segments] == ["speaker 1", "speaker 2"]
+    (message,) = caplog.messages
+    assert "the new voices of this and later recordings are lost: cannot write" in message
+
+
+def test_embeddings_of_another_length_are_refused_before_any_work() -> None:
+    sized = VoiceModel(MODEL.name, threshold=0.9, size=2)
+    with pytest.raises(ParameterError, match="have 3 numbers, and those of the installed plugin 2; enroll"):
+        known(Ann=ANN).check_model(sized)
+    known().check_model(sized)
+
+
+def test_a_file_of_voices_that_cannot_be_written_is_refused_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    voices = Voices(file=tmp_path / "new" / "voices.json")
+    TranscriptionOptions(voices=voices, add_voices=True)
+    monkeypatch.setattr(os, "access", lambda *_: False)  # as of a folder of another user
+    with pytest.raises(ParameterError, match=r'voices: cannot write ".*voices.json": Permission denied'):
+        TranscriptionOptions(voices=voices, add_voices=True)

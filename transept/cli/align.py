@@ -14,7 +14,7 @@ from transept.cli.commands import COMMANDS
 from transept.cli.documents import read_text
 from transept.cli.engine_options import add_model_options, engine_options
 from transept.cli.flags import add_flag, add_flags
-from transept.cli.result_files import add_file_options, write_whole
+from transept.cli.result_files import add_file_options, unwritable, write_transcript
 from transept.cli.segment_printer import timed
 from transept.cli.terminal import escape, escape_name, print_stderr
 from transept.cli.transcribe import DEFAULT_MODEL
@@ -79,16 +79,13 @@ def align(arguments: argparse.Namespace) -> int:
         for segment in transcript.segments:
             print(escape(timed(segment, segment.text)), flush=True)
     layout = subtitle_layout(arguments)
-    for path in paths:
-        try:
-            write_whole(path, lambda place: transcript.write(place, **layout))
-        except OSError as error:
-            print_stderr(f"transept: cannot write {escape_name(path)}: {error.strerror or error}")
-            return 1
-        print_stderr(f"wrote {escape_name(path)}")
-    if paths:
+    errors = write_transcript(transcript, paths, layout)
+    for each in errors:
+        print_stderr(f"transept: {escape(each)}")
+    if paths and not errors:
+        print_stderr(f"wrote {', '.join(map(escape_name, paths))}")
         report(arguments.audio, transcript, SubtitleLayout(**layout))
-    return 0
+    return 1 if errors else 0
 
 
 def _paths(arguments: argparse.Namespace) -> list[Path]:
@@ -102,4 +99,6 @@ def _paths(arguments: argparse.Namespace) -> list[Path]:
             arguments.parser.error(
                 f"{name} would be overwritten with the result; give another folder with -o, or other formats with -f"
             )
+    if (why := unwritable(paths)) is not None:
+        arguments.parser.error(escape(why))
     return paths

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from transept.cli.terminal import escape_name, print_stderr
 from transept.errors import ParameterError, TranseptError
 from transept.options import declared
 from transept.speech.options import TranscriptionOptions
+from transept.writable import why_unwritable
 
 if TYPE_CHECKING:
     from transept.speech.calibration import Calibration
@@ -147,13 +147,11 @@ def _with_transcripts(file: Path) -> list[Sample]:
     return samples
 
 
-def _check_writable(folder: Path) -> None:
-    """Raise TranseptError if no file can be written to a folder, which need not exist."""
-    existing = next(each for each in (folder, *folder.parents) if each.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK):
+def _check_writable(file: Path) -> None:
+    """Raise TranseptError if the file of results cannot be written."""
+    if (why := why_unwritable(file)) is not None:
         raise TranseptError(
-            f"cannot save a result in {escape_name(str(folder))}: {escape_name(str(existing))} is not a writable "
-            "folder; set XDG_DATA_HOME to another one"
+            f"cannot save a result in {escape_name(str(file))}: {why}; set XDG_DATA_HOME to another folder"
         )
 
 
@@ -167,7 +165,7 @@ def _measure(arguments: argparse.Namespace, transcriber: Transcriber, samples: S
 
     transcriber.model.check(transcriber.model.options({"encoder_context": MARGINS[0]}))
     found_for(transcriber.engine.view.path)  # raises for an unreadable file before the measurement
-    _check_writable(data_file().parent)
+    _check_writable(data_file())
     whole = _transcribed(arguments, transcriber, samples, None)
     right = [heard if sample.text is None else sample.text for sample, heard in zip(samples, whole.texts, strict=True)]
     words = sum(len(words_of(text)) for text in right)

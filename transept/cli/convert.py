@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
 from transept.cli.check_subtitles import report
 from transept.cli.commands import COMMANDS
 from transept.cli.flags import add_flag, add_flags
-from transept.cli.result_files import write_whole
+from transept.cli.result_files import unwritable, write_transcript
 from transept.cli.run_summary import counted
 from transept.cli.terminal import escape, escape_name, print_stderr
 from transept.cli.transcribe_options import FORMATS, check_formats, format_of, subtitle_layout
@@ -27,7 +27,7 @@ from transept.speech.redaction import redacted_kinds
 from transept.speech.speaker_options import listed_names
 
 if TYPE_CHECKING:
-    from transept.speech.output.writers import FileFormat, TextFormat
+    from transept.speech.output.writers import TextFormat
     from transept.speech.transcript import Transcript
 
 STDIN = STDOUT = "-"
@@ -129,10 +129,8 @@ def written(transcript: Transcript, format: str, output: str, layout: Mapping[st
     if output == STDOUT:
         print(escape(transcript.to_str(cast("TextFormat", format), **layout)), end="")
         return 0
-    try:
-        write_whole(Path(output), lambda place: transcript.write(place, cast("FileFormat", format), **layout))
-    except OSError as error:
-        print_stderr(f"transept: cannot write {escape_name(output)}: {error.strerror or error}")
+    if errors := write_transcript(transcript, [Path(output)], layout, format):
+        print_stderr(f"transept: {escape(errors[0])}")
         return 1
     print_stderr(f"wrote {escape_name(output)}")
     report(output, transcript, SubtitleLayout(**layout))
@@ -197,11 +195,13 @@ def edits_of(arguments: argparse.Namespace) -> Edits:
 
 
 def output_format(arguments: argparse.Namespace) -> str:
-    """Return the format to write. Exits with a usage error if neither -f nor the suffix of OUT names it."""
+    """Return the format to write. Exits with a usage error without one, and if OUT cannot be written."""
     suffix = arguments.output_format or Path(arguments.output).suffix.lower().removeprefix(".")
     if suffix == "docx" and arguments.output == STDOUT:
         arguments.parser.error("docx is not text; name a file to write instead of -")
     if suffix not in FORMATS:
         where = "standard output" if arguments.output == STDOUT else escape_name(arguments.output)
         arguments.parser.error(f"{where} has no suffix that names a format; give one with -f: {', '.join(FORMATS)}")
+    if arguments.output != STDOUT and (why := unwritable([Path(arguments.output)])) is not None:
+        arguments.parser.error(escape(why))
     return str(suffix)

@@ -105,12 +105,11 @@ def live(arguments: argparse.Namespace) -> int:
                     print(escape(json.dumps(event_fields(event), ensure_ascii=False)), flush=True)
                 else:
                     display.show(event)
-                for file in files:
-                    file.add(event)
+                files = [file for file in files if file.add(event)]
         finally:
             if not arguments.json:
                 display.end()
-    return 0
+    return 0 if len(files) == len(arguments.output_format or ()) else 1
 
 
 @contextlib.contextmanager

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
 from transept.cli.captions import event_fields
+from transept.cli.terminal import escape_name, print_stderr
 from transept.errors import ParameterError
 from transept.speech.live.events import LiveEvent, Tentative, UtteranceEnded
 from transept.speech.output.subtitles import SubtitleLayout
@@ -32,20 +34,32 @@ class LiveFile:
     def __enter__(self) -> LiveFile:
         try:
             self._file = self.path.open("w", encoding="utf-8", newline="\n")
+            self._write(HEAD.get(self.format, ""))
         except OSError as error:
             message = f"{{output}}: cannot write {self.path}: {error.strerror}"
             raise ParameterError(message, param="output", value=str(self.path.with_suffix(""))) from None
-        self._write(HEAD.get(self.format, ""))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         assert self._file is not None
-        self._file.close()
+        with contextlib.suppress(OSError):  # unwritten text of a full disk; `add` reported it
+            self._file.close()
 
-    def add(self, event: LiveEvent) -> None:
-        """Write an event: of ``jsonl`` all but tentative text, of other formats the utterances."""
+    def add(self, event: LiveEvent) -> bool:
+        """Write an event: of ``jsonl`` all but tentative text, of other formats the utterances.
+
+        Returns False after a failure, such as on a full disk, which it reports. The live transcription goes on.
+        """
+        try:
+            self._add(event)
+        except OSError as error:
+            print_stderr(f"transept: cannot write {escape_name(self.path)}: {error.strerror}; it has no later text")
+            return False
+        return True
+
+    def _add(self, event: LiveEvent) -> None:
         if self.format == "jsonl":
             if not isinstance(event, Tentative):
                 self._write(json.dumps(event_fields(event), ensure_ascii=False) + "\n")

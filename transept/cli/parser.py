@@ -18,6 +18,8 @@ from transept.option_names import hint
 from transept.options import declared
 
 NEGATIVE_NUMBER = re.compile(r"-(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?$")
+NAMED = ("FILE", "DIR", "FOLDER", "IN", "OUT", "AUDIO", "RECORDING", "INPUT")  # values that name files
+LISTED = ("KIND,KIND,...", "NAME,...", "A=B,...", "TERM,...")  # values that need an entry
 TRUTHS = ("true", "false")  # values of a flag in openai-whisper's command, in any case
 
 
@@ -73,6 +75,13 @@ class Parser(argparse.ArgumentParser):
         if others and not has_commands:
             self.error(f"unexpected arguments: {' '.join(others)}. See {self.prog} --help.")
         return known, others
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """Parse a value as argparse does, but refuse an empty name or list, as of an unset variable in a script."""
+        if action.metavar in (*NAMED, *LISTED) and not arg_string.strip(" ,"):
+            wanted = "name a file or folder" if action.metavar in NAMED else f"have an entry: {action.metavar}"
+            raise argparse.ArgumentError(action, f"{arg_string!r} is empty; it must {wanted}")
+        return super()._get_value(action, arg_string)
 
     def _refuse_unknown_and_repeated(self, names: Sequence[str]) -> None:
         """Report an unknown option, and an option that is given by two of its names."""

@@ -27,10 +27,11 @@ from transept.cli.result_files import (
     make_folder,
     remove_unfinished,
     result_files,
-    write_whole,
+    unwritable,
+    write_or_print,
 )
 from transept.cli.run_summary import counted
-from transept.cli.terminal import escape, escape_name, print_stderr
+from transept.cli.terminal import escape, print_stderr
 from transept.cli.transcribe_options import formats_of
 from transept.core.config import EngineConfig
 from transept.errors import TranseptError
@@ -89,7 +90,8 @@ def read(arguments: argparse.Namespace) -> int:
     several = len(inputs) > 1 or any(each.tree is not None for each in inputs)
     paths = iter(_paths(arguments, [each for each in inputs if each.is_file]))
     found = [(each, next(paths) if each.is_file else []) for each in inputs]
-    todo = [(each, files) for each, files in found if not (arguments.skip_existing and _is_done(files))]
+    wanted = [(each, files) for each, files in found if not (arguments.skip_existing and _is_done(files))]
+    todo = [(each, files) for each, files in wanted if _can_write(each, files)]
     readable = [each for each, _ in todo if each.error is None]
     results: Iterator[ImageText] = iter(())
     if readable:
@@ -99,7 +101,7 @@ def read(arguments: argparse.Namespace) -> int:
             reader = VisionReader(arguments.model, **engine_options(arguments))
         results = reader.stream((each.image() for each in readable), **options)
     begin = time.perf_counter()
-    num_tokens = num_failed = 0
+    num_tokens, num_failed = 0, len(wanted) - len(todo)
     for each, files in todo:
         result = next(results) if each.error is None else _failed(each.error)
         num_tokens += result.num_tokens
@@ -113,7 +115,7 @@ def read(arguments: argparse.Namespace) -> int:
         _write(each, result, [path for path in files if path.suffix == ".json"])
         if arguments.json:
             _print(arguments, each, result, several)
-    num_read, num_skipped = len(todo) - num_failed, len(found) - len(todo)
+    num_read, num_skipped = len(wanted) - num_failed, len(found) - len(wanted)
     failed = f", {num_failed} failed" if num_failed else ""
     skipped = f", {num_skipped} skipped, whose files exist" if num_skipped else ""
     tokens = f", {num_tokens} tokens in {time.perf_counter() - begin:.1f} s" if readable else ""
@@ -152,6 +154,13 @@ def _paths(arguments: argparse.Namespace, inputs: Sequence[Input]) -> list[list[
     return paths
 
 
+def _can_write(read_from: Input, paths: Sequence[Path]) -> bool:
+    """Return True if an image's files can be written; otherwise report it."""
+    if (why := unwritable(paths)) is not None:
+        print_stderr(f"transept: {read_from.shown}: {escape(why)}")
+    return why is None
+
+
 def _is_done(paths: Sequence[Path]) -> bool:
     """Return True if all files of an image exist, without an error: a failed image is read again."""
     return are_there(paths) and not any(path.suffix == ".json" and _has_error(path) for path in paths)
@@ -172,13 +181,10 @@ def _write(read_from: Input, result: ImageText, paths: Sequence[Path]) -> bool:
         text = row if path.suffix == ".json" else result.text
         path.write_bytes(f"{text}\n".encode(errors="backslashreplace"))  # half a surrogate pair, say
 
-    for path in paths:
-        try:
-            write_whole(path, write)
-        except OSError as error:
-            print_stderr(f"transept: {read_from.shown}: cannot write {escape_name(path)}: {error.strerror}")
-            return False
-    return True
+    errors = write_or_print(paths, write, lambda path: f"{row if path.suffix == '.json' else result.text}\n")
+    for error in errors:
+        print_stderr(f"transept: {read_from.shown}: {escape(error)}")
+    return not errors
 
 
 def _row(read_from: Input, result: ImageText) -> dict[str, Any]:

@@ -9,13 +9,20 @@ import re
 import string
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 from transept.cli.recordings import STDIN, Recording
+from transept.cli.terminal import escape
 from transept.cli.transcribe_options import FORMATS
 from transept.errors import ParameterError, suggest
 from transept.multimodal.suffixes import split_suffix
+from transept.writable import why_unwritable
+
+if TYPE_CHECKING:
+    from transept.speech.output.writers import FileFormat, TextFormat
+    from transept.speech.transcript import Transcript
 
 BY_STEM, BY_NAME = "{folder}/{stem}", "{folder}/{name}"
 BY_PARENT = "{parent}/{name}"
@@ -211,6 +218,41 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
+
+
+def write_or_print(paths: Sequence[Path], write: Callable[[Path], None], content: Callable[[Path], str]) -> list[str]:
+    """Write the files of a result. Returns an error for each that failed, such as on a full disk.
+
+    Such a file's content goes to standard output, so that no work is lost. write: as in `write_whole`. content: returns
+    the text of a file.
+    """
+    errors = []
+    for path in paths:
+        try:
+            write_whole(path, write)
+        except OSError as error:
+            print(escape(content(path)), end="", flush=True)
+            why = error.strerror or str(error)
+            errors.append(f"cannot write {path}: {why}; standard output has its content")
+    return errors
+
+
+def write_transcript(
+    transcript: Transcript, paths: Sequence[Path], layout: Mapping[str, Any], format: str | None = None
+) -> list[str]:
+    """Write a transcript's files, as `write_or_print` does. format: of all files; None: their suffixes name it."""
+
+    def content(path: Path) -> str:
+        name = format or path.suffix[1:]
+        return transcript.to_str(cast("TextFormat", "txt" if name == "docx" else name), **layout)
+
+    return write_or_print(paths, lambda path: transcript.write(path, cast("FileFormat", format), **layout), content)
+
+
+def unwritable(paths: Sequence[Path]) -> str | None:
+    """Return why one of the files cannot be written, before any work; None if all can."""
+    reasons = ((path, why_unwritable(path)) for path in paths)
+    return next((f"cannot write {path}: {why}" for path, why in reasons if why is not None), None)
 
 
 def remove_unfinished(folder: Path) -> None:

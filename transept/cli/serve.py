@@ -119,7 +119,7 @@ def _check_voices(settings: ServerSettings) -> None:
     if (voices := settings.known_voices()) is not None:
         from transept.speech.voices.heard import installed_embedder
 
-        voices.check_model(installed_embedder().model.name)
+        voices.check_model(installed_embedder().model)
 
 
 def _check_cluster(arguments: argparse.Namespace) -> None:

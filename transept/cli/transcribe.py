@@ -31,7 +31,7 @@ from transept.cli.result_files import (
     make_folder,
     remove_unfinished,
     result_files,
-    write_whole,
+    write_transcript,
 )
 from transept.cli.run_summary import RunSummary, TranscriptionTask
 from transept.cli.segment_printer import SegmentPrinter, beside_progress_bar, terminal_text
@@ -157,6 +157,7 @@ def transcribe(arguments: argparse.Namespace) -> int:
             for task in itertools.compress(tasks, existing):
                 summary.skip(task)
             tasks = [task for task, exists in zip(tasks, existing, strict=True) if not exists]
+        tasks = [task for task in tasks if summary.can_write(task)]
         several = len(arguments.files) > 1 or any(each.tree is not None for each in found)
         total = len(found) + len(missing)
         try:
@@ -169,7 +170,7 @@ def transcribe(arguments: argparse.Namespace) -> int:
             raise
         if (several or summary.num_skipped) and not detects_only:
             print_stderr(summary.line(total))
-    return 1 if summary.failed else 0
+    return 1 if summary.failed or summary.manifest_failed else 0
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
@@ -276,12 +277,9 @@ def keep_result(
         summary.fail(file, in_flags(result, arguments.parser), seconds)
         return
     summary.seconds_of_audio += result.duration
-    for path in task.paths:
-        try:
-            write_whole(path, lambda place: result.write(place, **layout))
-        except OSError as error:
-            summary.fail(file, f"cannot write {path}: {error.strerror}", seconds)
-            return
+    if errors := write_transcript(result, task.paths, layout):
+        summary.fail(file, ". ".join(errors), seconds)
+        return
     summary.done(task, seconds, result)
     if task.paths:
         written = ", ".join(map(escape_name, task.paths))

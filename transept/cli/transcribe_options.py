@@ -207,14 +207,17 @@ def voices_file(given: str | None) -> Path | None:
 def lines_of(name: str, file: str) -> list[str]:
     """Return the lines of a text file without blank lines and comments. name: the option that names the file.
 
-    Raises ParameterError for a file that cannot be read.
+    Raises ParameterError for a file that cannot be read or has no such lines.
     """
     try:
         lines = Path(file).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else f"it is not UTF-8 text ({error})"
         raise ParameterError(f"{{{name}}}: cannot read {shown(file)}: {why}", param=name, value=file) from None
-    return [line for each in lines if (line := each.strip()) and not line.startswith("#")]
+    found = [line for each in lines if (line := each.strip()) and not line.startswith("#")]
+    if not found:
+        raise ParameterError(f"{{{name}}}: {shown(file)} has no terms; write one in each line", param=name, value=file)
+    return found
 
 
 def _keywords_of(file: str) -> list[tuple[str, float | None]]:

@@ -14,6 +14,7 @@ from transept.cli.run_summary import counted
 from transept.cli.terminal import escape, escape_name, print_stderr
 from transept.errors import MediaError, ParameterError
 from transept.speech.voices.store import Voices, checked_name, default_file, locked
+from transept.writable import why_unwritable
 
 if TYPE_CHECKING:
     from transept.speech.voices.heard import HeardVoice
@@ -59,12 +60,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def enroll(arguments: argparse.Namespace) -> int:
     """Run ``transept voices enroll``."""
     known = Voices.read(arguments.voices, missing_ok=True)
+    if (why := why_unwritable(arguments.voices)) is not None:
+        raise _unwritable(arguments.voices, why)
     with contextlib.redirect_stdout(sys.stderr):  # keeps plugins' and libraries' prints out of the output
         from transept.speech.voices.heard import installed_embedder, voice_in
 
         checked_name("name", arguments.name)
         model = (embedder := installed_embedder()).model
-        known.check_model(model.name)
+        known.check_model(model)
         heard: list[HeardVoice] = []
         for file in arguments.files:
             try:
@@ -125,10 +128,12 @@ def _changed(file: Path, change: Any) -> Voices:
             voices: Voices = change(Voices.read(file, missing_ok=True))
             voices.write(file)
     except OSError as error:
-        raise ParameterError(
-            f'{{voices}}: cannot write "{file}": {error.strerror}', param="voices", value=str(file)
-        ) from None
+        raise _unwritable(file, error.strerror or str(error)) from None
     return voices
+
+
+def _unwritable(file: Path, why: str) -> ParameterError:
+    return ParameterError(f'{{voices}}: cannot write "{file}": {why}', param="voices", value=str(file))
 
 
 def _warn(arguments: argparse.Namespace, known: Voices, heard: list[HeardVoice], threshold: float) -> None:

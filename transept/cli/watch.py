@@ -225,6 +225,7 @@ def _transcribe(
     """Transcribe recordings together, and write their results. Raises EngineClosedError if the engine has ended."""
     for folder in {path.parent for task in tasks for path in task.paths}:
         remove_unfinished(folder)
+    tasks = [task for task in tasks if summary.can_write(task)]
     finished: set[int] = set()
     try:
         with contextlib.closing(transcriber.transcribe_as_completed(audios(tasks, None), **options)) as results:

@@ -83,6 +83,7 @@ def _each_channel(
     yield Opened(len(waveforms[0]) / rate)
     names = channel_names(len(waveforms))
     interleaving = Interleaving([*options.speaker_names[: len(names)], *names[len(options.speaker_names) :]], options)
+    _warn_of_names(audio, options, len(names), "channel")
     of_one = options.without_speakers()
     jobs = [_next_waveform(model, waveforms, of_one, warnings) for _ in waveforms]
     transcripts = yield Gather(jobs, merge=interleaving)
@@ -120,7 +121,15 @@ def _diarized(
     (transcript,) = yield Gather([_next_waveform(model, waveforms, timed, warnings)], merge=attribution)
     reason = with_tracks(transcript.reason, other_tracks)
     segments = list(attribution.attributed(transcript.segments, count()))
+    _warn_of_names(audio, options, len(attribution.names), "speaker")
     return dataclasses.replace(transcript, segments=segments, options=options, reason=reason)
+
+
+def _warn_of_names(audio: AudioInput, options: TranscriptionOptions, number: int, noun: str) -> None:
+    """Warn of names without a speaker. number: of the speakers, which are channels if the noun says so."""
+    if unused := options.speaker_names[number:]:
+        has = f"{number} {noun}{'' if number == 1 else 's'}"
+        logger.warning("%s: it has %s, so no segment is of %s", audio_name(audio), has, ", ".join(unused))
 
 
 class Speakers(NamedTuple):

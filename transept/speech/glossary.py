@@ -40,7 +40,10 @@ def glossary_terms(name: str, given: Any) -> Terms:
     if given is None:
         return ()
     if isinstance(given, os.PathLike):
-        pairs = _in_file(name, Path(given))
+        pairs = list(_in_file(name, Path(given)))
+        if not pairs:
+            message = f'{{{name}}}: "{given}" has no terms; write some, such as "teh = the"'
+            raise ParameterError(message, param=name, value=str(given))
     elif isinstance(given, str):
         pairs = _in_text(name, given)
     elif isinstance(given, Mapping):

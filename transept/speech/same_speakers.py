@@ -6,8 +6,8 @@ all earlier recordings, so names depend on the order of the recordings, and not 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +18,8 @@ from transept.speech.transcript import Transcript
 from transept.speech.voices.heard import HeardVoices
 from transept.speech.voices.naming import free_name, names_of
 from transept.speech.voices.store import Voices, locked
+
+logger = logging.getLogger(__name__)
 
 
 class SameSpeakers:
@@ -33,7 +35,7 @@ class SameSpeakers:
         self.heard: dict[int, HeardVoices] = {}  # of later recordings
         self.held: dict[int, list[Any]] = {}  # events of recordings whose speakers are not named yet
         self.names: dict[int, dict[str, str]] = {}  # of a recording: the diarizer's name for a speaker -> the final one
-        self.failed: dict[int, TranseptError] = {}  # recordings whose voices could not be kept
+        self.failed: dict[int, TranseptError] = {}  # recordings whose voices cannot be compared
 
     def __call__(self, index: int, event: Any) -> Iterator[tuple[int, Any]]:
         """Take an event of a recording, and yield the events whose speakers are named now, each with its recording."""
@@ -55,19 +57,33 @@ class SameSpeakers:
     def _name(self, index: int, heard: HeardVoices) -> None:
         """Name the speakers of the next recording, and add the unknown voices."""
         try:
-            file = self.voices.file if self.writes else None
-            with contextlib.nullcontext() if file is None else locked(file):
-                if file is not None:
-                    self.voices = Voices.read(file, missing_ok=True)
-                    self.voices.check_model(self.model.name)
-                self.names[index] = self._names(heard)
-        except OSError as error:
-            message = f"{{add_voices}}: cannot write {self.voices.file}: {error.strerror}"
-            self.failed[index] = ParameterError(message, param="add_voices", value=True)
+            self.names[index] = self._kept(heard) if self.writes else self._add(heard)
         except TranseptError as error:
             self.failed[index] = error
 
-    def _names(self, heard: HeardVoices) -> dict[str, str]:
+    def _kept(self, heard: HeardVoices) -> dict[str, str]:
+        """Return the names as `_add` does, and write the unknown voices to the file.
+
+        If the file fails, the log says so. This and later recordings then only share voices with each other.
+        """
+        file, names = self.voices.file, None
+        assert file is not None
+        try:
+            with locked(file):
+                known = Voices.read(file, missing_ok=True)
+                known.check_model(self.model)
+                self.voices = known
+                names = self._add(heard)
+                if self.voices != known:
+                    self.voices.write(file)
+        except (OSError, ParameterError) as failure:
+            why = f'cannot write "{file}": {failure.strerror}' if isinstance(failure, OSError) else failure
+            logger.error("the new voices of this and later recordings are lost: %s", why)
+            self.writes = False
+        return self._add(heard) if names is None else names
+
+    def _add(self, heard: HeardVoices) -> dict[str, str]:
+        """Return the final name of each speaker, and add the unknown voices."""
         names: dict[str, str] = {}
         voices = self.voices
         found = names_of(heard.voices, voices, self.model.threshold)
@@ -77,9 +93,6 @@ class SameSpeakers:
                 name = free_name("speaker", voices.names)
                 voices = voices.with_voice(name, voice.embedding.tolist(), voice.seconds, self.model.name)
             names[voice.speaker] = name or free_name("unknown", [*voices.names, *names.values()])
-        if self.writes and voices != self.voices:
-            assert voices.file is not None
-            voices.write(voices.file)
         self.voices = voices
         return names
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from transept.errors import ParameterError
 from transept.options import Option, refusal
 from transept.speech.voices.store import Voices, checked_name, known_voices
+from transept.writable import why_unwritable
 
 EACH = "each"  # of the channels, as `transept.multimodal.channels` calls them
 SPEAKERS = "speakers"
@@ -153,8 +154,12 @@ class SpeakerOptions:
                 raise refusal(self, f"{message}; leave one out", "speaker_names")
         if self.add_voices and (self.voices is None or self.voices.file is None):
             raise refusal(self, "{add_voices} needs a file of {voices} to add to; name one", "add_voices")
-        if self.voices is not None and self.voices.file is not None and not (self.voices.voices or self.add_voices):
-            message = f'{{voices}}: "{self.voices.file}" has no voices; `transept voices enroll NAME FILE` adds one'
-            raise ParameterError(message, param="voices", value=str(self.voices.file))
+        file = None if self.voices is None else self.voices.file
+        if self.add_voices and file is not None and (why := why_unwritable(file)) is not None:
+            message = f'{{voices}}: cannot write "{file}": {why}'
+            raise ParameterError(message, param="voices", value=str(file), others=["add_voices"])
+        if self.voices is not None and file is not None and not (self.voices.voices or self.add_voices):
+            message = f'{{voices}}: "{file}" has no voices; `transept voices enroll NAME FILE` adds one'
+            raise ParameterError(message, param="voices", value=str(file))
         if given or (self.speaker_names and self.channel != EACH):
             freeze(self, "diarize", True)

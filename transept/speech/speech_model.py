@@ -313,7 +313,7 @@ class SpeechModel:
             )
             raise refusal(options, message)
         if options.voices is not None or options.same_speakers:
-            (options.voices or Voices()).check_model(self.voice_embedder.model.name)
+            (options.voices or Voices()).check_model(self.voice_embedder.model)
 
     @cached_property
     def voice_embedder(self) -> VoiceEmbedder:

@@ -29,7 +29,7 @@ def diarize(
 @hookimpl
 def voice_model() -> VoiceModel:
     """Return the name of the weights, and the similarity above which two embeddings are of one voice."""
-    return VoiceModel("resemblyzer", threshold=0.75, min_seconds=1.6)
+    return VoiceModel("resemblyzer", threshold=0.75, min_seconds=1.6, size=256)
 
 
 @hookimpl

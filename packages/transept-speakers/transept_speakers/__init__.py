@@ -37,5 +37,6 @@ def embed_voice(waveform: npt.NDArray[np.float32], sample_rate: int) -> npt.NDAr
 def voice_model() -> VoiceModel:
     """Return the name and the threshold of the embeddings."""
     from transept.authoring import VoiceModel
+    from transept_speakers.embedding import SIZE
 
-    return VoiceModel(name="3D-Speaker CAM++ zh-en, 192", threshold=SAME_VOICE)
+    return VoiceModel(name="3D-Speaker CAM++ zh-en, 192", threshold=SAME_VOICE, size=SIZE)

@@ -23,6 +23,7 @@ from transept.options import refuse_lone_surrogates
 
 if TYPE_CHECKING:
     from transept.multimodal.audio import AudioInput
+    from transept.registry.voice_model import VoiceModel
 
 FILE = Path("transept") / "voices.json"  # of the user, in their data folder
 VERSION = 1  # of the file's format
@@ -157,7 +158,7 @@ class Voices:
 
         Raises ParameterError for another model's voices, and for an invalid name.
         """
-        self.check_model(model)
+        self._check_name(model)
         name = checked_name("name", name)
         vector = _unit([float(number) for number in embedding])
         if vector is None or len(vector) > LARGEST_EMBEDDING:
@@ -187,7 +188,7 @@ class Voices:
         if not recordings:
             raise ParameterError("{recordings}: give at least one of the voice", param="recordings", value=recordings)
         embedder = installed_embedder()
-        self.check_model(embedder.model.name)
+        self.check_model(embedder.model)
         found = self
         for recording in recordings:
             heard = voice_in(recording, embedder)
@@ -195,8 +196,13 @@ class Voices:
             found = found.with_voice(name, heard.embedding.tolist(), heard.seconds, embedder.model.name)
         return found
 
-    def check_model(self, model: str) -> None:
-        """Raise ParameterError if these are voices of another model."""
+    def check_model(self, model: VoiceModel) -> None:
+        """Raise ParameterError if these are voices of another model, or their embeddings have another size."""
+        self._check_name(model.name)
+        if model.size is not None:
+            self.check_length(model.size)
+
+    def _check_name(self, model: str) -> None:
         if self.voices and self.model != model:
             message = (
                 f'{{voices}}: the voices{self._where} were enrolled with "{self.model}", and the installed plugin has '
