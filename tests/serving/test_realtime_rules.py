@@ -332,6 +332,16 @@ def test_there_is_a_place_for_so_many_streams(running: Running, monkeypatch: pyt
         assert received(connection)["type"] == "session.created"
 
 
+def test_a_server_that_drains_refuses_new_streams_with_the_code_of_its_shutdown(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running.state.models, "is_draining", True)
+    with running.connect() as connection:
+        events, code, _ = until_closed(connection)
+    assert [each["error"]["code"] for each in events] == ["draining"]
+    assert code == 1001
+
+
 @pytest.mark.parametrize(
     ("settings", "reason", "code"),
     [({"stream_idle_seconds": 0.3}, "idle_timeout", 1008), ({"max_stream_seconds": 0.3}, "session_expired", 1001)],

@@ -121,7 +121,7 @@ def test_words_are_committed_while_the_utterance_goes_on(events: list[Any]) -> N
 
 
 def test_the_final_segments_have_all_committed_words(events: list[Any]) -> None:
-    segments = [event.segment for event in events if isinstance(event, UtteranceEnded)]
+    segments = [event.segment for event in events if isinstance(event, UtteranceEnded) and event.segment]
     assert "".join(segment.text for segment in segments) == text_of(events)
     assert [segment.id for segment in segments] == [0, 1]
     for segment in segments:
@@ -165,6 +165,14 @@ def test_nothing_is_said_in_silence_and_noise(transcriber: Transcriber) -> None:
     before = statistics.num_steps
     assert played(transcriber, np.concatenate([np.zeros(5 * RATE, np.float32), noise])) == []
     assert statistics.num_steps == before, "nothing is decoded"
+
+
+def test_an_utterance_without_words_ends_as_others_do(transcriber: Transcriber) -> None:
+    noise = np.random.default_rng(0).normal(0, 0.02, 2 * RATE).astype(np.float32)
+    found = played(transcriber, np.concatenate([noise, np.zeros(RATE, np.float32)]), vad_threshold=0.001)
+    assert [type(event) for event in found] == [SpeechStarted, SpeechStopped, UtteranceEnded]
+    assert found[-1].segment is None
+    assert found[-1].delay >= 0
 
 
 def test_a_stream_ends_with_its_iterable_and_its_words(transcriber: Transcriber, speech: np.ndarray) -> None:

@@ -88,5 +88,5 @@ def event_fields(event: LiveEvent) -> dict[str, Any]:
     if isinstance(event, Committed):
         fields = {"event": name, "text": event.text, **fields, "words": [dict(vars(word)) for word in event.words]}
     elif isinstance(event, UtteranceEnded):
-        fields["segment"] = event.segment.to_dict()
+        fields["segment"] = None if event.segment is None else event.segment.to_dict()
     return fields

@@ -63,7 +63,7 @@ class LiveFile:
         if self.format == "jsonl":
             if not isinstance(event, Tentative):
                 self._write(json.dumps(event_fields(event), ensure_ascii=False) + "\n")
-        elif isinstance(event, UtteranceEnded):
+        elif isinstance(event, UtteranceEnded) and event.segment is not None:
             text = format_transcript(self.format, [event.segment], event.segment.language or "en", LAYOUT)
             text = text.removeprefix(HEAD.get(self.format, ""))
             self._write(self._renumbered(text) if self.format == "srt" else text)

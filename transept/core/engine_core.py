@@ -35,6 +35,7 @@ NO_NUMBERS = (
     "processors do not forbid every token"
 )
 
+URGENT = 1 << 62  # more than arrivals count
 SUSPENDABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
@@ -63,10 +64,14 @@ class EngineCore:
         """Number of queued requests, including preempted ones."""
         return len(self.scheduler.queue)
 
-    def add(self, request_id: str, request: PreparedRequest) -> None:
-        """Queue a request. Raises CapacityError if it could never fit, ParameterError if its id is in use."""
+    def add(self, request_id: str, request: PreparedRequest, urgent: bool = False) -> None:
+        """Queue a request, an urgent one before all others that are not.
+
+        Raises CapacityError if it could never fit, ParameterError if its id is in use.
+        """
         most_seqs, continues_word = self.scheduler.config.max_num_seqs, self.stop_checker.continues_word
-        group = SequenceGroup(request_id, request, self._seq_ids, next(self._arrivals), most_seqs, continues_word)
+        arrival = next(self._arrivals) - (URGENT if urgent else 0)
+        group = SequenceGroup(request_id, request, self._seq_ids, arrival, most_seqs, continues_word)
         self.scheduler.add_seq_group(group)
 
     def abort(self, request_id: str) -> None:

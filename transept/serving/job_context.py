@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextvars import Context, copy_context
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -30,7 +31,7 @@ def _steps(job: Job, context: Context) -> Job:
             finally:
                 answer = None  # else an error and this frame would keep each other alive
             if isinstance(asked, Offload):
-                asked = Offload(partial(context.copy().run, asked.function))
+                asked = replace(asked, function=partial(context.copy().run, asked.function))
             elif isinstance(asked, Gather):
                 asked = Gather(_jobs(iter(asked.jobs), context), asked.merge, asked.max_jobs)
             try:

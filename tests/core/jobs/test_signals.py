@@ -88,6 +88,20 @@ def test_a_closed_job_forgets_its_signal(engine: Engine) -> None:
     assert engine.runner.read(other) == (0, 1)
 
 
+def test_a_job_that_is_closed_after_it_was_resumed_forgets_no_other_job() -> None:
+    signal, resumed = Signal(), list[str]()
+
+    def first() -> None:
+        resumed.append("first")
+
+    assert signal.listen(first)
+    signal.set()
+    assert signal.listen(lambda: resumed.append("second"))
+    signal.forget(first)
+    signal.set()
+    assert resumed == ["first", "second"]
+
+
 def test_one_job_waits_for_a_signal_at_a_time(engine: Engine) -> None:
     signal = Signal()
     channel = engine.runner.submit(waits(signal, 1))

@@ -40,10 +40,12 @@ class Submit:
         prepared between two steps.
     stream: True to send the job the outputs after every step in which one of the requests took part, with None for
         those that have not begun. The job then yields Wait() until all of them are finished.
+    urgent: True to start them before all requests that are not urgent; for short ones, such as those of live speech.
     """
 
     requests: Sequence[Request | PreparedRequest]
     stream: bool = False
+    urgent: bool = False
 
     def __post_init__(self) -> None:
         given: Any = self.requests
@@ -63,10 +65,13 @@ class Offload:
     """A function to call in another thread, concurrently with the engine. Its exception is raised in the job.
 
     slow: True for a function that may take minutes. Such functions have their own threads, so they delay no others.
+    urgent: True for a function of a few milliseconds for which a person waits. Such functions have their own threads
+        with the engine's priority, so others do not delay them.
     """
 
     function: Callable[[], Any]
     slow: bool = False
+    urgent: bool = False
 
     def __post_init__(self) -> None:
         if not callable(self.function):
@@ -132,10 +137,11 @@ class Signal:
             self._resume = None if was_set else resume
         return not was_set
 
-    def forget(self) -> None:
-        """Forget the job that waits, because it is closed."""
+    def forget(self, resume: Callable[[], None]) -> None:
+        """Forget a function given to `listen`, because its job is closed. Another job may wait meanwhile."""
         with self._lock:
-            self._resume = None
+            if self._resume is resume:
+                self._resume = None
 
 
 def check_job(job: Any) -> None:

@@ -64,13 +64,14 @@ class OffloadPool:
 
     num_threads: number of threads that compute at a time. On systems that report a thread's processor time, the pool
     starts further threads, up to MOST_THREADS, while others only wait, such as for a pipe without a writer.
+    niceness: of the threads, above the process's.
 
     Unlike ThreadPoolExecutor's threads, these are daemons: a function that waits forever delays the exit of the
     process by at most GRACE_SECONDS.
     """
 
-    def __init__(self, num_threads: int) -> None:
-        self.num_threads = num_threads
+    def __init__(self, num_threads: int, niceness: int = NICENESS) -> None:
+        self.num_threads, self.niceness = num_threads, niceness
         self._queue: SimpleQueue[Offloaded | None] = SimpleQueue()
         self.threads: list[_Thread] = []
         self._looked = 0.0  # time.monotonic of the last check of `relieve`
@@ -112,7 +113,7 @@ class OffloadPool:
                 self._start_thread()
 
     def _start_thread(self) -> None:
-        self.threads.append(_Thread(self._queue, self.threads))
+        self.threads.append(_Thread(self._queue, self.threads, self.niceness))
         self.threads[-1].start()
 
 
@@ -122,9 +123,9 @@ class _Thread(threading.Thread):
     threads: the pool's threads, from which it then removes itself.
     """
 
-    def __init__(self, queue: SimpleQueue[Offloaded | None], threads: list[_Thread]) -> None:
+    def __init__(self, queue: SimpleQueue[Offloaded | None], threads: list[_Thread], niceness: int) -> None:
         super().__init__(name=f"transept-offload-{len(threads) + 1}", daemon=True)
-        self._queue, self._threads = queue, threads
+        self._queue, self._threads, self._niceness = queue, threads, niceness
         self._clock: int | None = None  # of its processor time, if the system has such a clock
         self._work: Offloaded | None = None
         self._begun = 0.0  # of processor time
@@ -134,7 +135,7 @@ class _Thread(threading.Thread):
         """Call functions until the pool ends, or one is long-running."""
         if hasattr(time, "pthread_getcpuclockid"):
             self._clock = time.pthread_getcpuclockid(threading.get_ident())
-        raise_niceness(threading.get_native_id(), NICENESS)
+        raise_niceness(threading.get_native_id(), self._niceness)
         while not self._has_lowest_priority and (work := self._queue.get()) is not None:
             if work.set_running_or_notify_cancel():
                 self._call(work)

@@ -47,6 +47,8 @@ class JobRunner:
         self._driver: int | None = None  # the thread that drives the engine
         self._waiting: list[Channel] = []  # whose readers wait while another thread drives
         self._pool, self._slow_pool = OffloadPool(OFFLOAD_THREADS), OffloadPool(OFFLOAD_THREADS)
+        self._urgent_pool = OffloadPool(OFFLOAD_THREADS, niceness=0)
+        self._pools = (self._pool, self._slow_pool, self._urgent_pool)
         self._pid = os.getpid()
         self._offloaded: set[Offloaded] = set()  # running, or with a result in the inbox
 
@@ -223,7 +225,7 @@ class JobRunner:
                 "the engine is called during its own step. A job waits for others by yielding them (Submit, Gather); a "
                 "logits processor must not call the engine"
             )
-        if self._pool.runs_this_thread() or self._slow_pool.runs_this_thread():
+        if any(pool.runs_this_thread() for pool in self._pools):
             raise RuntimeError("an offloaded function waits for its own engine: let the job yield a Submit instead")
 
     def _has_step(self, channel: Channel) -> bool:
@@ -233,8 +235,8 @@ class JobRunner:
         if channel.events or not channel.unfinished:
             return False
         unfinished = self._core.has_unfinished
-        self._pool.relieve(unfinished)
-        self._slow_pool.relieve(unfinished)
+        for pool in self._pools:
+            pool.relieve(unfinished)
         if unfinished or more:
             return unfinished
         if self._offloaded or self.tasks.listening or channel.idles:
@@ -292,7 +294,8 @@ class JobRunner:
             done(future)
             self._offloaded.discard(future)
 
-        future = (self._slow_pool if event.slow else self._pool).submit(event.function, long_running)
+        pool = self._urgent_pool if event.urgent else self._slow_pool if event.slow else self._pool
+        future = pool.submit(event.function, long_running)
         self._offloaded.add(future)
         future.add_done_callback(lambda ended: self._put(partial(take_back, ended)))  # without a cycle
         return future

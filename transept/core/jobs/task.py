@@ -28,6 +28,7 @@ class Task:
     streams: bool = False  # True if the last Submit streams
     offloaded: Offloaded | None = None
     signal: Signal | None = None  # that it waits for
+    resume: Callable[[], None] | None = None  # called by the signal
     long_running: bool = False  # True if an offloaded function of this task or of its parent was
     waiting_children: Iterator[Job] | None = None  # the last Gather's jobs that have not started
     children: list[Task] = field(default_factory=list)  # the started ones, in order

@@ -224,9 +224,10 @@ class JobTasks:
             task.offloaded = self._offload(event, lambda future: self._take_back(task, future), task.long_running)
             return True
         if isinstance(event, Signal):
-            if not event.listen(partial(self._put, partial(self._signalled, task, event))):
+            resume = partial(self._put, partial(self._signalled, task, event))
+            if not event.listen(resume):
                 return False
-            task.signal = event
+            task.signal, task.resume = event, resume
             self.listening.add(task)
             return True
         task.streams = event.stream
@@ -235,7 +236,8 @@ class JobTasks:
             task.requests[request_id] = None
             task.channel.num_requests += 1
             self._owners[request_id] = task  # first, so that an interruption anywhere aborts the request
-            self.core.add(request_id, request if isinstance(request, PreparedRequest) else self.inputs(request))
+            prepared = request if isinstance(request, PreparedRequest) else self.inputs(request)
+            self.core.add(request_id, prepared, event.urgent)
         return bool(event.requests)
 
     def _take_back(self, task: Task, future: Offloaded) -> None:
@@ -252,7 +254,7 @@ class JobTasks:
         if task.signal is not signal:
             return  # the job has been closed
         with self._working_on(task):
-            task.signal = None
+            task.signal = task.resume = None
             self.listening.discard(task)
             self._advance(task)
 
@@ -322,9 +324,9 @@ class JobTasks:
         if task.offloaded is not None:
             task.offloaded.cancel()
             task.offloaded = None
-        if task.signal is not None:
-            task.signal.forget()
-            task.signal = None
+        if task.signal is not None and task.resume is not None:
+            task.signal.forget(task.resume)
+            task.signal = task.resume = None
             self.listening.discard(task)
         if not task.ended:
             task.ended = True

@@ -62,7 +62,7 @@ async def realtime(socket: WebSocket) -> None:
         pass
     except Exception as error:
         answer = answer_to(socket.scope, error)
-        await _close(socket, answer, CODES.get(answer.status, BROKEN))
+        await _close(socket, answer, GOING_AWAY if answer.code == "draining" else CODES.get(answer.status, BROKEN))
 
 
 class _Conversation:

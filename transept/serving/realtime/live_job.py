@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
-from transept.core.jobs.job import Job, Signal
 from transept.serving.async_engine import Ticket
 from transept.serving.models import ServedModel, ServedModels
 from transept.serving.realtime.items import Item
 from transept.serving.realtime.session_options import AudioInput
-from transept.speech.live.events import SpeechStarted, SpeechStopped, UtteranceEnded
 
 MOST_UNREAD = 60.0  # seconds of audio; with more, the session stops reading its socket
 LEAST_PACKET = 0.02  # seconds of audio; shorter ones are joined before they are pushed
@@ -53,11 +50,6 @@ FIELDS = {
     "vad_padding_ms": "session.audio.input.turn_detection.prefix_padding_ms",
     "vad_silence_ms": "session.audio.input.turn_detection.silence_duration_ms",
 }
-
-
-@dataclass(frozen=True)
-class NoWords:
-    """An event: the utterance that stopped had no words, so no UtteranceEnded follows."""
 
 
 class LiveJob:
@@ -148,33 +140,9 @@ class LiveJob:
         failure: Exception | None = None
         async with ticket:
             try:
-                async with contextlib.aclosing(ticket.run(_with_all_ends(self.transcription.job()))) as events:
+                async with contextlib.aclosing(ticket.run(self.transcription.job())) as events:
                     async for event in events:
                         await on_event(event)
             except Exception as error:
                 failure = error
         await ended(failure)
-
-
-def _with_all_ends(job: Job) -> Job:
-    """Wrap the job of a live transcription, and add a NoWords after each utterance without words."""
-    step, answer, has_stopped = job.send, None, False
-    try:
-        while True:
-            try:
-                asked = step(answer)
-            except StopIteration as end:
-                return end.value
-            if isinstance(asked, SpeechStopped):
-                has_stopped = True
-            elif isinstance(asked, UtteranceEnded | SpeechStarted):
-                has_stopped = False
-            elif isinstance(asked, Signal) and has_stopped:  # the job waits for audio, so it has finished the utterance
-                has_stopped = False
-                yield NoWords()
-            try:
-                step, answer = job.send, (yield asked)
-            except Exception as error:
-                step, answer = job.throw, error
-    finally:
-        job.close()

@@ -23,7 +23,7 @@ from transept.serving.models import ServedModel, ServedModels
 from transept.serving.realtime.audio import decoded
 from transept.serving.realtime.events import error_event, event, item_events, new_id
 from transept.serving.realtime.items import Item
-from transept.serving.realtime.live_job import FIELDS, LiveJob, NoWords
+from transept.serving.realtime.live_job import FIELDS, LiveJob
 from transept.serving.realtime.session_options import TENTATIVE, TranscriptionSession
 from transept.speech.live.events import (
     Committed,
@@ -255,13 +255,12 @@ class RealtimeSession:
             job.language = live_event.language
         elif isinstance(live_event, Lagging):
             self._metrics.live_lagging(job.model.name)
-        elif isinstance(live_event, UtteranceEnded | NoWords):
+        elif isinstance(live_event, UtteranceEnded):
             if is_turn:
                 await self._complete_item(job)
             elif job.item is not None:
                 job.item.begins_anew = True
         elif isinstance(live_event, SpeechStarted) and is_turn:
-            await self._complete_item(job)  # of an utterance without words
             begin = job.offset + live_event.start
             job.item = Item(begin)
             fields = {"audio_start_ms": round(1000 * begin), "item_id": job.item.id}

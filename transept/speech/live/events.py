@@ -55,12 +55,12 @@ class Tentative:
 
 @dataclass(frozen=True)
 class UtteranceEnded:
-    """The last event of an utterance: its final segment, with all committed words. Omitted if it has no words.
+    """The last event of an utterance. segment: with all committed words; None if there is no word.
 
     delay: seconds from the arrival of the audio that ended the utterance until this event.
     """
 
-    segment: Segment
+    segment: Segment | None
     delay: float
 
 

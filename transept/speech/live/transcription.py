@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from transept.core.jobs.job import Offload, Submit
+from transept.core.jobs.job import Job, Offload, Submit
+from transept.core.jobs.urgent import urgent
 from transept.multimodal.waveforms import NO_SAMPLES
 from transept.speech.algorithms.language import detected, language_request
 from transept.speech.live.context import Context
@@ -68,8 +69,11 @@ class LiveTranscription:
         self._num_arrived = 0  # samples at SAMPLE_RATE
         self.num_passes = 0
 
-    def job(self) -> Generator[Any, Any, None]:
-        """A job that ends after the feed is closed. Its events are LiveEvents."""
+    def job(self) -> Job:
+        """A job that ends after the feed is closed. Its events are LiveEvents. Its requests are urgent."""
+        return urgent(self._listen())
+
+    def _listen(self) -> Job:
         while True:
             closed = self.feed.is_closed  # before the audio is taken, so that none is missed
             if not closed and not self.feed.has_news():
@@ -150,9 +154,8 @@ class LiveTranscription:
         self.context.add([token for word in utterance.committed for token in word.tokens])
         yield from self._tell(utterance, words, is_over=True)
         segment = utterance.segment(self._number, language if self.model.detects else None)
-        if segment is not None:
-            self._number += 1
-            yield UtteranceEnded(segment, round(self.feed.clock() - ended, 3))
+        self._number += segment is not None
+        yield UtteranceEnded(segment, round(self.feed.clock() - ended, 3))
 
     def _hypothesis(self, utterance: Utterance, *, last: bool) -> Generator[Any, Any, Hypothesis]:
         self.num_passes += 1
