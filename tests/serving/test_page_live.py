@@ -116,6 +116,31 @@ def test_speech_becomes_captions_and_a_transcript(visit):
     expect(page.get_by_role("button", name="Pause", exact=True)).to_be_visible()
 
 
+def test_a_pause_completes_the_sentence_and_keeps_the_connection(visit):
+    """Neither captions nor the recording grow in a pause."""
+    sockets: list[WebSocketRoute] = []
+
+    def pass_on(socket: WebSocketRoute) -> None:
+        socket.connect_to_server()
+        sockets.append(socket)
+
+    visit.page.route_web_socket(re.compile("/v1/realtime"), pass_on)
+    start(visit)
+    expect_words(visit, 3)
+    visit.page.get_by_role("button", name="Pause", exact=True).click()
+    expect(visit.page.locator("#live-state")).to_have_text("Paused")
+    expect(visit.page.locator("#captions .tentative")).to_have_count(0)
+    time = visit.page.locator("#live-time").inner_text()
+    visit.check_accessibility()
+    assert visit.page.locator("#live-time").inner_text() == time
+    visit.page.get_by_role("button", name="Go on", exact=True).click()
+    expect(visit.page.locator("#live-state")).to_have_text(re.compile("^Listening"))
+    expect(visit.page.locator("#live-time")).not_to_have_text(time)
+    stop(visit)
+    assert len(sockets) == 1
+    assert len(kept_text(visit).split()) >= 3
+
+
 def test_a_lost_connection_loses_no_words(visit):
     """The connection breaks in a sentence. The page connects again, and sends the audio that has no text yet."""
     sockets: list[WebSocketRoute] = []

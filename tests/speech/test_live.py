@@ -12,6 +12,7 @@ import jiwer
 import numpy as np
 import pytest
 import soundfile
+from patience import PATIENCE
 from whisper.normalizers import EnglishTextNormalizer
 
 from transept import (
@@ -231,6 +232,30 @@ def test_asyncio_has_the_same_events(tiny_en_dir: Path, speech: np.ndarray) -> N
     found = asyncio.run(run())
     assert isinstance(found[-1], UtteranceEnded)
     assert "young man" in text_of(found)
+
+
+def test_an_event_loop_ends_although_the_chunks_of_a_stream_wait(transcriber: Transcriber) -> None:
+    """As with a microphone that is silent: the thread that reads it must not keep the loop from ending."""
+    may_end, has_ended = threading.Event(), threading.Event()
+
+    def waiting() -> Iterator[np.ndarray]:
+        yield np.zeros(RATE, np.float32)
+        may_end.wait(PATIENCE)
+        has_ended.set()
+
+    async def run() -> aio.AsyncTranscriber:
+        tasks = aio.AsyncTranscriber(transcriber)
+        reading = asyncio.ensure_future(anext(tasks.live(waiting())))
+        while not any(thread.name == "transept-live" for thread in threading.enumerate()):
+            await asyncio.sleep(0)
+        reading.cancel()
+        return tasks
+
+    tasks = asyncio.run(run())
+    assert not has_ended.is_set()
+    may_end.set()
+    tasks.engine.stop()
+    assert not transcriber.engine.runner.tasks.listening
 
 
 def test_a_long_utterance_drops_its_audio_behind_committed_words(transcriber: Transcriber, speech_dir: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
+import threading
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
+from functools import partial
 from typing import Any, Self
 
 from transept.serving.async_engine import AsyncEngine
@@ -82,19 +84,19 @@ async def _transcribed(
         try:
             async for chunk in source:
                 if not stream.feed.has_room:
-                    await asyncio.to_thread(stream.feed.wait_for_room)
+                    await _in_thread(stream.feed.wait_for_room)
                 if stream.feed.is_closed:
                     return
                 stream.push(chunk)
         finally:
             stream.close()
 
-    pushing: asyncio.Future[None]
+    pushing: asyncio.Future[Any]
     async with stream:
         if isinstance(chunks, AsyncIterable):
             pushing = asyncio.ensure_future(push_asynchronous(chunks))
         else:
-            pushing = asyncio.ensure_future(asyncio.to_thread(stream.feed.push_all, chunks))
+            pushing = _in_thread(partial(stream.feed.push_all, chunks))
         try:
             async for event in stream:
                 yield event
@@ -104,3 +106,32 @@ async def _transcribed(
                 pushing.cancel()
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await pushing
+
+
+def _in_thread(function: Callable[[], None]) -> asyncio.Future[Any]:
+    """Call a function that may wait forever, such as for a microphone, in a daemon thread.
+
+    A thread of the event loop's executor would keep the loop, and then the process, from ending.
+    """
+    loop = asyncio.get_running_loop()
+    done = loop.create_future()
+
+    def settle(failure: BaseException | None) -> None:
+        if done.done():
+            return  # cancelled
+        if failure is None:
+            done.set_result(None)
+        else:
+            done.set_exception(failure)
+
+    def call() -> None:
+        failure: BaseException | None = None
+        try:
+            function()
+        except BaseException as error:
+            failure = error
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so no task waits
+            loop.call_soon_threadsafe(settle, failure)
+
+    threading.Thread(target=call, name="transept-live", daemon=True).start()
+    return done

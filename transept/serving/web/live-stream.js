@@ -83,11 +83,16 @@ export class LiveStream extends EventTarget {
     if (this.state === "open") this.#append(samples);
   }
 
+  /** Ends the utterance, because no sound follows for a while. */
+  commit() {
+    if (this.state === "open") this.#post("input_audio_buffer.commit");
+  }
+
   /** Ends the sound, waits for the last words, and closes the connection. */
   async finish() {
     if (this.state === "open") {
       const finished = new Promise((resolve) => (this.#finished = resolve));
-      this.#post("input_audio_buffer.commit");
+      this.commit();
       this.#post("session.update", { session: { type: "transcription" } }); // its answer shows that the end was taken
       await Promise.race([finished, pause(FINISH_TIME)]);
     }

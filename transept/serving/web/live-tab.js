@@ -43,6 +43,7 @@ export class LiveTab {
     server.addEventListener("change", () => this.#showOptions());
     byId("live-start").addEventListener("click", () => this.#start());
     byId("live-stop").addEventListener("click", () => this.#stop());
+    byId("live-pause").addEventListener("click", () => this.#pause());
     byId("live-smaller").addEventListener("click", () => this.#resize(-1));
     byId("live-larger").addEventListener("click", () => this.#resize(1));
     byId("live-open").addEventListener("click", () => {
@@ -127,6 +128,15 @@ export class LiveTab {
       console.error(error);
       this.#stop(inPlainWords(error, "stream"));
     });
+  }
+
+  /** Stops and continues captions and recording; the connection stays. */
+  #pause() {
+    const paused = !this.#recorder.paused;
+    this.#recorder.pause(paused);
+    if (paused) this.#stream.commit();
+    this.#showState();
+    announce(paused ? "Paused." : "The microphone is on.");
   }
 
   /** problem: why it ends, if the user did not end it. */
@@ -220,7 +230,7 @@ export class LiveTab {
   #showRunning(running) {
     const hadFocus = [byId("live-start"), byId("live-stop")].includes(document.activeElement);
     byId("live-start").hidden = running;
-    byId("live-stop").hidden = byId("live-line").hidden = !running;
+    for (const name of ["stop", "pause", "line"]) byId(`live-${name}`).hidden = !running;
     byId("tab-live").toggleAttribute("data-running", running);
     for (const name of FIELDS) byId(`live-${name}`).disabled = running;
     if (running) byId("live-kept").hidden = true;
@@ -231,8 +241,12 @@ export class LiveTab {
   #showState() {
     const { state, problem } = this.#stream ?? {};
     const behind = this.#behind > BEHIND ? `Listening · ${Math.round(this.#behind)} s behind` : "Listening";
-    const text = this.#stopping ? "Writing the last words" : state === "open" ? behind : "Connecting";
-    setText(byId("live-state"), text);
+    const paused = this.#recorder?.paused ?? false;
+    const connected = paused ? "Paused" : state === "open" ? behind : "Connecting";
+    setText(byId("live-state"), this.#stopping ? "Writing the last words" : connected);
+    setText(byId("live-pause"), paused ? "Go on" : "Pause");
+    byId("live-pause").disabled = this.#stopping;
+    byId("live-line").classList.toggle("paused", paused);
     if (!this.running || this.#stopping) return;
     showMessage(byId("live-message"), problem ?? "");
   }
