@@ -123,6 +123,12 @@ def test_subtitles_before_zero_are_counted(command: Command, file: Path) -> None
         (["talk.srt", "a.txt", "--redact", ","], 2, "--redact: ',' is empty; it must have an entry: KIND,KIND,..."),
         (["talk.srt", "a.txt", "--glossary", ""], 2, "--glossary: '' is empty; it must name a file or folder"),
         (["talk.srt", "a.txt", "--glossary", "talk.wav"], 2, 'glossary: "talk.wav" has no terms'),
+        (
+            ["talk.srt", "a.ttml", "--style", "bbc", "--highlight-words"],
+            2,
+            "needs a format that shows it; write one with",
+        ),
+        (["talk.srt", "a.txt", "--style", "bbc"], 2, "--style lays out subtitles; write some with"),
         (["", "a.txt"], 2, "IN: '' is empty; it must name a file or folder"),
         (["talk.srt", "-", "-f", "docx"], 2, "docx is not text"),
     ],

@@ -72,6 +72,15 @@ def test_the_number_of_speakers_can_be_given(voices: tuple[list[np.ndarray], lis
         assert len({name for *_, name in diarize(waveform, RATE, least, most)}) == found
 
 
+def test_a_voice_that_speaks_briefly_in_a_short_recording_is_a_speaker(
+    voices: tuple[list[np.ndarray], list[np.ndarray]],
+) -> None:
+    reader, prompts = voices
+    waveform, times = talk([reader[0], prompts[0][: int(1.8 * RATE)], reader[1]])
+    turns = diarize(waveform, RATE, None, None)
+    assert [set(speaking(turns, *time)) for time in times] == [{"speaker 1"}, {"speaker 2"}, {"speaker 1"}]
+
+
 def test_recordings_without_speech_have_no_turns(voices: tuple[list[np.ndarray], list[np.ndarray]]) -> None:
     noise = np.random.default_rng(0).standard_normal(3 * RATE).astype(np.float32)
     for waveform in (noise[:0], noise[:1], noise * 0, noise * np.float32(1e-3)):

@@ -206,6 +206,22 @@ def test_highlighted_words_keep_the_times_of_their_subtitle() -> None:
         assert {re.sub("</?u>", "", each.text) for each in own} == {cue.text}
 
 
+def test_copies_of_a_subtitle_with_highlighted_words_are_read_as_one() -> None:
+    said = transcript(
+        spoken("Please wait (0.3) for the next moment, which will come.", begin=1.0), spoken("Now.", begin=9)
+    )
+    for name in ("srt", "vtt"):
+        plain = read_subtitles(said.to_str(name, style="netflix"), name)
+        assert read_subtitles(said.to_str(name, style="netflix", highlight_words=True), name) == plain
+
+
+def test_no_line_and_no_subtitle_is_one_short_word() -> None:
+    said = transcript(spoken("There is currently one other participant in the conference.", begin=1.0))
+    for layout in ({"style": "bbc", "max_line_width": 20}, {"max_line_width": 24}, {"max_line_width": 52}):
+        for cue in read_subtitles(said.to_srt(**layout), "srt"):
+            assert all(" " in line or 3 * len(line) > layout["max_line_width"] for line in cue.text.split("\n")), cue
+
+
 def test_ends_linger_and_keep_the_gap() -> None:
     said = [
         spoken("Please wait for the moment.", begin=1.0),

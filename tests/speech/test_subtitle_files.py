@@ -112,7 +112,7 @@ def test_encodings_and_other_files(tmp_path: Path) -> None:
     path.write_text("1\n00:01,000 --> 00:02,000\nÄtna\n", encoding="utf-16")
     assert [cue.text for cue in read_subtitle_file(path)] == ["Ätna"]
     path.write_text("1\n00:01,000 --> 00:02,000\nÄtna\n", encoding="latin-1")
-    with pytest.raises(ParameterError, match=r"is not text in UTF-8; convert it"):
+    with pytest.raises(ParameterError, match=r"line 3 is not text in UTF-8; convert it"):
         read_subtitle_file(path)
     with pytest.raises(ParameterError, match=r"has the suffix '.docx'; subtitles are read from"):
         read_subtitle_file(tmp_path / "talk.docx")
@@ -143,8 +143,15 @@ DIALOGUE = "[Events]\nFormat: Start, End, Text\nDialogue: {}\n"
         ("ass", DIALOGUE.format("0:00:0x.00,0:00:02.00,a"), "line 3: the start '0:00:0x.00' is not a time"),
         ("ass", DIALOGUE.format("0:00:03.00,0:00:02.00,a"), "line 3: the subtitle ends before"),
         ("ttml", '<tt><body><p begin="x" end="2s">a</p></body></tt>', "line 1: the time 'x' is not one of TTML"),
-        ("ttml", '<tt>\n<body>\n<p begin="1s"\n end="2 s">a</p></body></tt>', "line 4: the time '2 s' is not one of"),
-        ("ttml", '<tt><body><p begin="3s" end="2s">a</p></body></tt>', "the subtitle 'a' ends before it starts"),
+        ("ttml", '<tt>\n<body>\n<p begin="1s"\n end="2 s">a</p></body></tt>', "line 3: the time '2 s' is not one of"),
+        (
+            "ttml",
+            '<?xml version="1.0"\n?>\n<tt><body><p begin="3s" end="4s">b</p>\n<p begin="3s" end="2s">a</p></body></tt>',
+            "line 4: the subtitle 'a' ends before it starts",
+        ),
+        ("ttml", '<tt>\n<body timeContainer="seq"/></tt>', 'line 2: elements of timeContainer="seq" are not read'),
+        ("ttml", '\n<tt frameRate="0"><body/></tt>', "line 2: frameRate is '0', not a positive number"),
+        ("ttml", "<tt>\n<body></tt>", "mismatched tag: line 2"),
     ],
 )
 def test_bad_times_are_errors_that_name_their_line(name: str, text: str, message: str) -> None:

@@ -152,7 +152,7 @@ def test_a_colon_in_a_few_subtitles_names_no_speaker(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match=r"talk\.srt\": the text has no subtitles in the format srt"):
         Transcript.read(file)
     file.write_bytes(b"\xff\x00")
-    with pytest.raises(ParameterError, match="it is not text in UTF-8"):
+    with pytest.raises(ParameterError, match="line 1 is not text in UTF-8"):
         Transcript.read(file)
 
 

@@ -15,7 +15,7 @@ from transept.cli.flags import add_flag, add_flags
 from transept.cli.result_files import unwritable, write_transcript
 from transept.cli.run_summary import counted
 from transept.cli.terminal import escape, escape_name, print_stderr
-from transept.cli.transcribe_options import FORMATS, check_formats, format_of, subtitle_layout
+from transept.cli.transcribe_options import FORMATS, check_formats, format_of, layout_for
 from transept.errors import ParameterError, PromptError
 from transept.multimodal.missing_files import why_unopened
 from transept.options import Option, declared, declares_options, take_options
@@ -115,8 +115,7 @@ def convert(arguments: argparse.Namespace) -> int:
     """Run ``transept convert``."""
     to = output_format(arguments)
     check_formats([to])
-    layout = subtitle_layout(arguments)
-    SubtitleLayout(**layout)
+    layout = layout_for(arguments.parser, arguments, [to])
     edits = edits_of(arguments)  # raises before any file is opened
     transcript = edits.of(read_transcript(arguments.file, arguments.format))
     if layout:

@@ -30,6 +30,7 @@ from transept.speech.voices.store import default_file
 ALL = ("txt", "srt", "vtt", "tsv", "json")  # openai-whisper's "all"
 FORMATS = (*ALL, "lrc", "csv", "ass", "ttml", "html", "docx")
 SUBTITLES = ("srt", "vtt", "lrc", "ass", "ttml")
+HIGHLIGHTED = ("srt", "vtt", "ass")  # show the spoken word
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz; the bounds of `load_audio`
 OWN_VOICES = "default"  # as --voices
 LAYOUT = tuple(declared(SubtitleLayout))
@@ -145,11 +146,22 @@ def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Non
 
 def check_layout(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
     """Exit with a usage error for an invalid layout of subtitles, or for a layout without subtitles."""
+    layout_for(parser, arguments, arguments.output_format or ())
+
+
+def layout_for(
+    parser: argparse.ArgumentParser, arguments: argparse.Namespace, formats: Sequence[str]
+) -> dict[str, Any]:
+    """Return the given keywords of Transcript.write, checked as by `check_layout`. formats: of the files."""
     layout = subtitle_layout(arguments)
-    if layout and not set(SUBTITLES) & set(arguments.output_format or ()):
+    if layout and not {*SUBTITLES} & {*formats}:
         option = flag(next(iter(layout)))
-        parser.error(f"{option} lays out subtitles; write some with --output-format srt, vtt, ttml, lrc or ass")
+        parser.error(f"{option} lays out subtitles; write some with --output-format {', '.join(SUBTITLES)}")
+    if "highlight_words" in layout and not {*HIGHLIGHTED} & {*formats}:
+        option = flag("highlight_words")
+        parser.error(f"{option} needs a format that shows it; write one with --output-format {', '.join(HIGHLIGHTED)}")
     SubtitleLayout(**layout)
+    return layout
 
 
 def check_formats(formats: Sequence[str] | None) -> None:

@@ -15,7 +15,7 @@ from transept.cli.documents import add_decoding, sampling_of
 from transept.cli.engine_options import add_model_options, engine_options
 from transept.cli.flags import add_flags
 from transept.cli.terminal import print_stderr
-from transept.cli.transcribe_options import FORMATS, check_formats, format_of, subtitle_layout
+from transept.cli.transcribe_options import FORMATS, check_formats, format_of, layout_for
 from transept.options import declared
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.text.options import LANGUAGES, TRANSLATE_MODEL, TranslationOptions
@@ -67,8 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.output = arguments.output or _default_output(arguments)
     to = output_format(arguments)
     check_formats([to])
-    layout, sampling = subtitle_layout(arguments), sampling_of(arguments)
-    SubtitleLayout(**layout)
+    layout, sampling = layout_for(arguments.parser, arguments, [to]), sampling_of(arguments)
     transcript = read_transcript(arguments.file, arguments.format)
     with contextlib.redirect_stdout(sys.stderr):  # keeps plugins' and libraries' prints out of the output
         from transept.text.generator import TextGenerator

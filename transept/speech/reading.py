@@ -71,7 +71,9 @@ def _of_bytes(data: bytes, format: str | None, file: str) -> dict[str, Any]:
         name = format or next(name for name, begins in BEGINNINGS.items() if begins.match(text))
         return _of_json(text) if name == "json" else _of_cues(subtitles.read_subtitles(text, name))
     except UnicodeDecodeError as error:
-        message = f"cannot read {file}: it is not text in UTF-8 ({error}); convert it, such as with iconv"
+        message = (
+            f"cannot read {file}: line {subtitles.line_of(error)} is not text in UTF-8; convert it, such as with iconv"
+        )
         raise ParameterError(message, param="file", value=file) from None
     except ParameterError as error:
         raise error.at(f"cannot read {file}", param="file") from None

@@ -8,7 +8,8 @@ from scipy.cluster.hierarchy import fcluster, linkage
 
 SAME_SPEAKER = 0.65  # mean cosine distance within which clusters are one speaker
 SURE = 1.0  # seconds; shorter pieces are assigned after the clustering
-LEAST_SPEECH = 2.0  # seconds of a speaker, in all
+LEAST_SPEECH = 2.0  # seconds of a speaker, in all, at least
+LEAST_SHARE = 1 / 30  # of all speech, where that is less; a speaker in a short recording may speak briefly
 MOST_CLUSTERED = 4000  # pieces; of longer recordings, every second or every third one and so on, to bound memory
 ROUNDS = 3  # of assigning each piece to the nearest cluster
 
@@ -69,9 +70,10 @@ def _speakers(points: Embeddings, durations: npt.NDArray[np.float64], least: int
 
 
 def _large(clusters: npt.NDArray[np.int32], durations: npt.NDArray[np.float64]) -> Labels:
-    """Number the clusters with at least LEAST_SPEECH, or with the most, from 0. All others are -1."""
+    """Number the clusters with at least LEAST_SPEECH or LEAST_SHARE, or with the most, from 0. All others are -1."""
     speech = np.bincount(clusters, durations)
-    large = np.flatnonzero(speech >= min(LEAST_SPEECH, speech.max()))
+    least = min(LEAST_SPEECH, LEAST_SHARE * speech.sum(), speech.max())
+    large = np.flatnonzero(speech >= least)
     numbers = np.full(len(speech), -1, np.intp)
     numbers[large] = np.arange(len(large))
     return numbers[clusters]

@@ -36,9 +36,10 @@ TWO_SPEAKERS = 100.0
 CUT_SHORT = 300.0  # a subtitle that ends before its last word, to keep max_duration
 LINE = 0.5  # of a break's cost, between two lines of one subtitle
 UNEVEN, TOP_LONGER = 20.0, 5.0  # two lines of different lengths; a longer first line
+ORPHAN, SHORT = 30.0, 1 / 3  # a line or a subtitle of one short word, beside others; its share of a line at most
 DASH = "-"  # before each of two speakers' lines (Netflix, English Timed Text Style Guide, "Dual Speakers")
 DEFAULT_LINES, MOST_LINES = 2, 3  # the search takes a time that grows with the lines and words of a subtitle
-MOST_WORDS = 80  # of a subtitle
+MOST_WORDS = 60  # of a subtitle
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,8 @@ class _Passage:
                     if inner == math.inf or not self._fits(begin, end):
                         break
                 cost = inner + (self.breaks[end] if end < total else 0.0) + self._timing_cost(begin, end, starts[end])
+                if end == begin + 1 and self._is_orphan(begin) and not self._is_whole(begin):
+                    cost += ORPHAN
                 if cost >= best[end]:
                     continue
                 lines = self._lines(begin, end)
@@ -195,12 +198,17 @@ class _Passage:
                 return found
         return None
 
-    def _best_breaks(self, begin: int, end: int, count: int, mean: float) -> tuple[float, list[int]] | None:
-        """Return the cheapest way to break words into `count` lines, as `_lines` does. mean: width of even lines."""
+    def _best_breaks(
+        self, begin: int, end: int, count: int, mean: float, below: float = math.inf
+    ) -> tuple[float, list[int]] | None:
+        """Return the cheapest way to break words into `count` lines, as `_lines` does; None unless it costs less than
+        `below`. mean: width of even lines.
+        """
         limit = self.rules.max_line_width or math.inf
         if count == 1:
             width = self._width(begin, end)
-            return (UNEVEN * abs(width - mean) / limit, []) if width <= limit or end == begin + 1 else None
+            cost = UNEVEN * abs(width - mean) / limit + (ORPHAN if end == begin + 1 and self._is_orphan(begin) else 0.0)
+            return (cost, []) if cost < below and (width <= limit or end == begin + 1) else None
         best: tuple[float, list[int]] | None = None
         for index in range(begin + 1, end):
             width = self._width(begin, index)
@@ -208,17 +216,34 @@ class _Passage:
                 break
             if self._width(index, end) > (count - 1) * (limit + 1):
                 continue
-            rest = self._best_breaks(index, end, count - 1, mean)
-            if rest is None:
-                continue
-            cost = rest[0] + LINE * self.breaks[index] + UNEVEN * abs(width - mean) / limit
+            cost = LINE * self.breaks[index] + UNEVEN * abs(width - mean) / limit
             if self.breaks[index] >= BROKEN:
                 cost += BROKEN * (1 - LINE)
+            if index == begin + 1 and self._is_orphan(begin):
+                cost += ORPHAN
+            others = (
+                UNEVEN * max(0.0, abs(width - mean) - count) / limit
+            )  # the other lines are as uneven, but for blanks
+            if cost + others >= below:
+                continue
+            rest = self._best_breaks(index, end, count - 1, mean, below - cost)
+            if rest is None:
+                continue
+            cost += rest[0]
             if width > self._width(index, rest[1][0] if rest[1] else end):
                 cost += TOP_LONGER
-            if best is None or cost < best[0]:
-                best = cost, [index, *rest[1]]
+            if cost < below:
+                best, below = (cost, [index, *rest[1]]), cost
         return best
+
+    def _is_orphan(self, index: int) -> bool:
+        """True if a word is too short for a line of its own."""
+        limit = self.rules.max_line_width
+        return limit is not None and self._width(index, index + 1) <= SHORT * limit
+
+    def _is_whole(self, index: int) -> bool:
+        """True if a word is a sentence or a turn by itself."""
+        return all(place in (0, len(self.words)) or self.breaks[place] == 0.0 for place in (index, index + 1))
 
     def _timing_cost(self, begin: int, end: int, following: int) -> float:
         """Return the cost of the rules that a subtitle breaks with its best possible end."""

@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 
 from transept.errors import ParameterError
 from transept.options import Option, declared, declares_options, refusal, take_options
+from transept.speech.output.break_costs import held_together
 from transept.speech.output.function_words import language_of
 from transept.speech.output.styled_layout import Subtitle, lay_out
 from transept.speech.output.styles import SubtitleRules, rules_of_style
@@ -192,8 +193,37 @@ def whole_subtitles(
     if layout.styled:
         yield from lay_out(whole, layout.rules(language_of((segment.text for segment in segments), language)))
         return
+    code = language_of((segment.text for segment in segments), language)
     for words, speaker in fill_subtitles(whole, layout, named=named):
-        yield subtitle_of(lengthened(words), speaker)
+        taken = 0 if speaker is None or not named else len(speaker) + len(": ")
+        yield subtitle_of(without_orphan(lengthened(words), layout.max_line_width or UNBOUNDED, taken, code), speaker)
+
+
+def without_orphan(words: list[Word], width: int, taken: int, language: str) -> list[Word]:
+    """Break the last two lines of a subtitle at another place if the last one is a single short word.
+
+    width: of a line, in characters. taken: width of the speaker's name in the first line. The new lines are as even as
+    they can be, and keep an article with its noun, and the parts of a number or a name together.
+    """
+    starts = [index for index, word in enumerate(words) if index == 0 or word.word.startswith("\n")]
+    if len(starts) < 2 or starts[-1] < len(words) - 1 or 3 * len(words[-1].word.strip()) > width:
+        return words
+    begin = starts[-2]
+    if any(word.word[:1] != " " for word in words[begin + 1 : -1]):  # without blanks, any character may begin a line
+        return words
+    texts = [word.word.strip() for word in words[begin:]]
+    places = []
+    for place in range(1, len(texts) - 1):
+        first = len(" ".join(texts[:place])) + (taken if begin == 0 else 0)
+        second = len(" ".join(texts[place:]))
+        held = held_together(texts[place - 1], texts[place], language, begins_sentence=False)
+        if max(first, second) <= width:
+            places.append((held, abs(first - second), place))
+    if not places:
+        return words
+    start = begin + min(places)[2]
+    replaced = {start: f"\n{words[start].word.strip()}", len(words) - 1: f" {texts[-1]}"}
+    return [dataclasses.replace(word, word=replaced.get(index, word.word)) for index, word in enumerate(words)]
 
 
 def subtitle_of(words: list[Word], speaker: str | None) -> Subtitle:

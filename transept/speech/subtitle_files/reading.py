@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from transept.errors import ParameterError, suggest
@@ -23,6 +24,7 @@ READERS: dict[str, Callable[[str], list[Cue]]] = {
     "ttml": read_ttml,
     "ass": read_substation,
 }
+UNDERLINED = "<u>"  # in files with highlight_words
 EMPTY = {  # of each format, a file without subtitles
     "srt": re.compile(r"\s*\Z"),
     "vtt": re.compile(r"WEBVTT\b"),
@@ -44,10 +46,28 @@ def read_subtitles(text: str, format: str) -> list[Cue]:
     if not text.strip():
         return []
     cues = READERS[format](text)
+    if UNDERLINED in text:
+        cues = _joined_copies(cues)
     if not cues and not EMPTY[format].match(text):
         message = f"the text has no subtitles in the format {format}; give its actual {{format}}"
         raise ParameterError(message, param="format", value=format)
     return cues
+
+
+def _joined_copies(cues: list[Cue]) -> list[Cue]:
+    """Join adjacent copies of a subtitle, each of which underlines another word."""
+    found: list[Cue] = []
+    for cue in cues:
+        if found and (cue.start, cue.text, cue.speaker) == (found[-1].end, found[-1].text, found[-1].speaker):
+            found[-1] = replace(found[-1], end=cue.end)
+        else:
+            found.append(cue)
+    return found
+
+
+def line_of(error: UnicodeDecodeError) -> int:
+    """Return the number of the line with the byte that is not text."""
+    return 1 + error.object.count(b"\n", 0, error.start)
 
 
 def read_subtitle_file(path: str | Path) -> list[Cue]:
@@ -63,8 +83,9 @@ def read_subtitle_file(path: str | Path) -> list[Cue]:
     content = path.read_bytes()
     try:
         text = content.decode("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8")
-    except UnicodeDecodeError:
-        raise ParameterError(f'"{path}" is not text in UTF-8; convert it, such as with iconv', param="file") from None
+    except UnicodeDecodeError as error:
+        message = f'cannot read "{path}": line {line_of(error)} is not text in UTF-8; convert it, such as with iconv'
+        raise ParameterError(message, param="file") from None
     try:
         return read_subtitles(text, name)
     except ParameterError as error:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from xml.etree import ElementTree
+from xml.parsers import expat
 
 from transept.errors import ParameterError, shown
 from transept.speech.output.subtitles import Cue
@@ -17,6 +18,7 @@ from transept.speech.subtitle_files.subrip import shown_lines
 
 CLOCK = re.compile(r"(\d+):(\d{2}):(\d{2})(?:\.(\d+)|:(\d+)(?:\.\d+)?)?")  # seconds have a fraction, or frames follow
 OFFSET = re.compile(r"(\d+(?:\.\d+)?)(h|m|s|ms|f|t)")
+RATE = re.compile(r"[1-9]\d*(?:[ :][1-9]\d*)?")  # of frames or ticks, or the two numbers of a fraction
 TIMED = ("begin", "end", "dur")
 NO_MARKUP = re.compile(r"(?!)")
 
@@ -24,33 +26,32 @@ NO_MARKUP = re.compile(r"(?!)")
 def read_ttml(text: str) -> list[Cue]:
     """Return the subtitles of a file's text, in the order of their starts. speaker: of ``ttm:agent``.
 
-    Raises ParameterError for a text that is not XML, for times that cannot be read, and for containers whose elements
-    follow each other (``timeContainer="seq"``).
+    Raises ParameterError, which names the line, for a text that is not XML, for times and rates that cannot be read,
+    for an end before the start, and for containers whose elements follow each other (``timeContainer="seq"``).
     """
-    try:
-        root = ElementTree.fromstring(re.sub(r"^\s*<\?xml[^>]*\?>", "", text))
-    except ElementTree.ParseError as error:
-        raise ParameterError(f"the text is not well-formed XML ({error}); export it again", param="text") from None
-    document = _Document(_Clock.of(root), _speakers(root))
+    root, lines = _parsed(text)
+    document = _Document(_Clock.of(root, lines[root]), _speakers(root), lines)
     body = next((each for each in root if _name(each) == "body"), None)
-    try:
-        cues = [] if body is None else list(document.cues(body, Fraction(0), None, None))
-    except _TimeError as error:
-        raise ParameterError(f"line {error.line_in(text)}: {error}", param="text") from None
+    cues = [] if body is None else list(document.cues(body, Fraction(0), None, None))
     return sorted(cues, key=lambda cue: cue.start)
 
 
-class _TimeError(Exception):
-    """A time that cannot be read."""
+def _parsed(text: str) -> tuple[ElementTree.Element, dict[ElementTree.Element, int]]:
+    """Return the root of a document, and the number of the line on which each element begins."""
+    builder, parser = ElementTree.TreeBuilder(), expat.ParserCreate(namespace_separator="}")
+    lines: dict[ElementTree.Element, int] = {}
 
-    def __init__(self, time: str) -> None:
-        super().__init__(f"the time {time!r} is not one of TTML; write it such as 00:01:02.500")
-        self.time = time
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        lines[builder.start(tag, attributes)] = parser.CurrentLineNumber
 
-    def line_in(self, document: str) -> int:
-        """Return the number of the first line on which an attribute has this time."""
-        found = re.search(rf"""["']\s*{re.escape(self.time)}\s*["']""", document)
-        return 1 + document.count("\n", 0, found.start() if found else 0)
+    parser.StartElementHandler, parser.EndElementHandler = start, builder.end
+    parser.CharacterDataHandler = builder.data
+    declaration = re.compile(r"^\s*<\?xml[^>]*\?>")  # may name the encoding that the text no longer has
+    try:
+        parser.Parse(declaration.sub(lambda found: "\n" * found[0].count("\n"), text), True)
+    except expat.ExpatError as error:
+        raise ParameterError(f"the text is not well-formed XML ({error}); export it again", param="text") from None
+    return builder.close(), lines
 
 
 @dataclass(frozen=True)
@@ -61,16 +62,20 @@ class _Clock:
     ticks: Fraction
 
     @classmethod
-    def of(cls, root: ElementTree.Element) -> _Clock:
+    def of(cls, root: ElementTree.Element, line: int) -> _Clock:
         """Return the parameters of a document (TTML2, section 7.2)."""
-        given = {_local(name): value for name, value in root.attrib.items()}
+        given = {_local(name): value.strip() for name, value in root.attrib.items()}
+        for name in ("frameRate", "frameRateMultiplier", "tickRate"):
+            if name in given and not RATE.fullmatch(given[name]):
+                message = f"line {line}: {name} is {shown(given[name])}, not a positive number"
+                raise ParameterError(message, param="text")
         multiplier = [int(each) for each in re.findall(r"\d+", given.get("frameRateMultiplier", "1 1"))]
         frames = Fraction(int(given.get("frameRate", "30"))) * Fraction(multiplier[0], (multiplier[1:] or [1])[0])
         ticks = given.get("tickRate")
         return cls(frames, Fraction(int(ticks)) if ticks else (frames if "frameRate" in given else Fraction(1)))
 
-    def seconds(self, text: str) -> Fraction:
-        """Parse a time (TTML2, section 12.3.1)."""
+    def seconds(self, text: str, line: int) -> Fraction:
+        """Parse a time (TTML2, section 12.3.1), of an element on a line."""
         text = text.strip()
         if clock := CLOCK.fullmatch(text):
             hours, minutes, seconds, fraction, frames = clock.groups()
@@ -80,30 +85,35 @@ class _Clock:
             units = {"h": Fraction(3600), "m": Fraction(60), "s": Fraction(1), "ms": Fraction(1, 1000)}
             units |= {"f": 1 / self.frames, "t": 1 / self.ticks}
             return Fraction(offset[1]) * units[offset[2]]
-        raise _TimeError(text)
+        message = f"line {line}: the time {shown(text)} is not one of TTML; write it such as 00:01:02.500"
+        raise ParameterError(message, param="text")
 
 
 @dataclass(frozen=True)
 class _Document:
-    """The parts of a document that its paragraphs refer to. speakers: names by the id of their agent."""
+    """The parts of a document that its paragraphs refer to.
+
+    speakers: names by the id of their agent. lines: number of the line on which each element begins.
+    """
 
     clock: _Clock
     speakers: dict[str, str]
+    lines: dict[ElementTree.Element, int]
 
     def cues(
         self, element: ElementTree.Element, origin: Fraction, end: Fraction | None, speaker: str | None
     ) -> Iterator[Cue]:
         """Yield the subtitles of an element. origin, end: its parent's times; end: None if it is open."""
-        given = {_local(name): value for name, value in element.attrib.items()}
+        line, given = self.lines[element], {_local(name): value for name, value in element.attrib.items()}
         if given.get("timeContainer") == "seq":
-            message = 'the text has elements of timeContainer="seq"; convert it to one with explicit times'
+            message = f'line {line}: elements of timeContainer="seq" are not read; convert them to explicit times'
             raise ParameterError(message, param="text")
-        begin = origin + self.clock.seconds(given.get("begin", "0s"))
+        begin = origin + self.clock.seconds(given.get("begin", "0s"), line)
         ends = [end] if end is not None else []
         if "end" in given:
-            ends.append(origin + self.clock.seconds(given["end"]))
+            ends.append(origin + self.clock.seconds(given["end"], line))
         if "dur" in given:
-            ends.append(begin + self.clock.seconds(given["dur"]))
+            ends.append(begin + self.clock.seconds(given["dur"], line))
         end = min(ends, default=None)
         speaker = next(
             (self.speakers[each] for each in given.get("agent", "").split() if each in self.speakers), speaker
@@ -117,7 +127,7 @@ class _Document:
         elif end is not None and (text := shown_lines(_text(element), NO_MARKUP)):
             if end < begin:
                 message = f"the subtitle {shown(text)} ends before it starts, at {float(end):g} s; correct its times"
-                raise ParameterError(message, param="text")
+                raise ParameterError(f"line {line}: {message}", param="text")
             yield Cue(round(begin * 1000), round(end * 1000), text, speaker)
 
 
