@@ -75,6 +75,17 @@ def test_json_has_what_is_so_here(capsys: pytest.CaptureFixture[str], monkeypatc
     assert told["conflicts"] == []
 
 
+def test_cuda_without_a_gpu_has_its_size(tmp_path: Path) -> None:
+    installed = tmp_path / "nvidia_example-1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: nvidia-example\nVersion: 1\n", encoding="utf-8")
+    (installed / "RECORD").write_text(f"nvidia/libexample.so,,{3 << 30}\n", encoding="utf-8")
+    command = [sys.executable, "-m", "transept", "env", "--json"]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["unused_cuda_gib"] >= 3.0
+
+
 def test_the_table_says_the_same_to_people(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRANSEPT_EXAMPLE", "\x1b[31m")
     told = env(capsys)

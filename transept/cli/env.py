@@ -23,7 +23,13 @@ T = TypeVar("T")
 
 PACKAGES = ("transept", "torch", "transformers", "av")
 VARIABLES = ("TRANSEPT_", "OMP_", "GOMP_", "CUDA_VISIBLE_DEVICES")  # prefixes of the variables to show
-LABELS = {"cpu_level": "CPU level", "gpus": "GPUs", "memory_gib": "memory, GiB", "cache_folder": "cache folder"}
+LABELS = {
+    "cpu_level": "CPU level",
+    "gpus": "GPUs",
+    "unused_cuda_gib": "unused CUDA, GiB",
+    "memory_gib": "memory, GiB",
+    "cache_folder": "cache folder",
+}
 GIB = 1 << 30
 
 
@@ -69,6 +75,7 @@ def environment() -> dict[str, Any]:
         "threads": _found_out(_threads),
         "cpu_level": _found_out(_cpu_level),
         "gpus": _found_out(_gpus),
+        "unused_cuda_gib": _found_out(_unused_cuda_gib),
         "memory_gib": _found_out(_memory_gib),
         "cache_folder": _found_out(_cache_folder),
         "variables": {name: value for name, value in sorted(os.environ.items()) if name.startswith(VARIABLES)},
@@ -118,6 +125,14 @@ def _gpus() -> list[dict[str, Any]]:
         {"device": f"cuda:{index}", "name": each.name, "memory_gib": round(each.total_memory / GIB, 1)}
         for index, each in enumerate(properties)
     ]
+
+
+def _unused_cuda_gib() -> float:
+    """Return the size of CUDA's packages if PyTorch sees no GPU. docs/installation.md says how to leave them out."""
+    if _gpus():
+        return 0.0
+    cuda = (each for each in importlib.metadata.distributions() if (each.name or "").startswith("nvidia-"))
+    return round(sum(file.size or 0 for each in cuda for file in each.files or ()) / GIB, 1)
 
 
 def _memory_gib() -> float:

@@ -91,7 +91,10 @@ class EngineConfig:
     device: Annotated[
         str,
         Option(
-            "cpu, cuda or cuda:1", metavar="NAME", default="a GPU if any", wanted='a string, such as "cpu" or "cuda:0"'
+            "cpu, cuda, cuda:1 or mps",
+            metavar="NAME",
+            default="a GPU if any",
+            wanted='a string, such as "cpu" or "cuda:0"',
         ),
     ] = "auto"
     dtype: Annotated[
@@ -276,10 +279,13 @@ class EngineConfig:
         device = self.device
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
-        if not re.fullmatch(r"(cpu|cuda)(:\d{1,3})?", device, re.ASCII):
-            raise refusal(self, f"there is no {{device}} {device!r}; known: auto, cpu, cuda, cuda:0, ...")
+        is_eager = device in ("mps", _other_accelerator())  # PyTorch's own operators compute there
+        if not (is_eager or re.fullmatch(r"(cpu|cuda)(:\d{1,3})?", device, re.ASCII)):
+            raise refusal(self, f"there is no {{device}} {device!r}; known: auto, cpu, cuda, cuda:0, ..., mps")
         device = "cpu" if device.startswith("cpu:") else device  # PyTorch has only one CPU device
         on_gpu = device.startswith("cuda")
+        if is_eager:
+            self._check_eager(device)
         if self.num_ranks > 1 and sys.platform == "win32":
             raise refusal(self, ONE_PROCESS)
         if on_gpu and (self.launcher is None or self.launcher.is_local):  # else the GPUs are on other machines
@@ -287,8 +293,9 @@ class EngineConfig:
         shorthands = {"auto": "bfloat16", "half": "float16"}  # of a GPU's dtype; a CPU's is float32
         dtype: Any = self.dtype
         if dtype in shorthands:
-            dtype = shorthands[dtype] if on_gpu else "float32"
-        if not on_gpu:
+            eager = {"half": "float16"} if is_eager else {}
+            dtype = (shorthands if on_gpu else eager).get(dtype, "float32")
+        if device == "cpu":
             if self.quantization == "fp8":
                 raise refusal(self, "{quantization=} is for GPUs; on a CPU {quantization='int8'} is")
             if self.quantization and dtype != "float32":
@@ -307,6 +314,19 @@ class EngineConfig:
                 message = f"{{{name}=}} is more than this machine's memory of {memory} bytes"
                 raise ParameterError(message, param=name, value=size)
         return dataclasses.replace(self, device=device, dtype=dtype, kv_cache_bytes=kv_cache_bytes)
+
+    def _check_eager(self, device: str) -> None:
+        """Raise ParameterError unless PyTorch sees the device, and for options that need kernels of Transept's."""
+        import torch
+
+        if device != _other_accelerator():
+            sees = f"PyTorch {torch.__version__} sees none; use {{device='cpu'}}"
+            raise refusal(self, f"{{device}} is {device!r}, but {sees}")
+        if self.num_ranks > 1 or self.quantization or self.kv_cache_dtype != "auto":
+            options = "{tensor_parallel_size=}, {pipeline_parallel_size=}, {quantization=} and {kv_cache_dtype=}"
+            raise refusal(
+                self, f"on {{device}} {device!r}, one device runs PyTorch's own operators: leave out {options}"
+            )
 
     def _check_gpus(self, device: str) -> None:
         """Raise ParameterError unless PyTorch sees the device, and one GPU for each rank."""
@@ -342,3 +362,11 @@ class EngineConfig:
         decoder_tokens = self.max_decoder_tokens or self.max_num_seqs * (max_target_positions or 1024)
         encoder_tokens = self.max_encoder_tokens or max(ENCODER_TOKENS_A_STEP, max_source_positions or 0)
         return SchedulerConfig(self.max_num_seqs, decoder_tokens, encoder_tokens)
+
+
+def _other_accelerator() -> str | None:
+    """Return the type of PyTorch's accelerator on this machine, such as "mps"; None without one, and for "cuda"."""
+    import torch
+
+    found = torch.accelerator.current_accelerator()
+    return None if found is None or found.type == "cuda" else found.type

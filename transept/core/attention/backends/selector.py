@@ -18,10 +18,7 @@ _BACKENDS = {
     "triton": "transept.core.attention.backends.triton:TritonBackend",
     "xformers": "transept.core.attention.backends.xformers:XformersBackend",
 }
-_AUTO = {
-    "cpu": ("torch",),
-    "cuda": ("triton", "torch"),
-}  # device type -> what "auto" takes, in order of preference
+_AUTO = {"cuda": ("triton", "torch")}  # device type -> what "auto" takes, in order of preference; else "torch"
 
 
 def select_backend(
@@ -45,7 +42,7 @@ def select_backend(
     if name != "auto" and name not in _BACKENDS:
         message = f"there is no {{attention_backend}} {name!r}; known: auto, {', '.join(_BACKENDS)}"
         raise ParameterError(message, param="attention_backend", value=name)
-    asked = _AUTO[device.type] if name == "auto" else (name,)
+    asked = _AUTO.get(device.type, ("torch",)) if name == "auto" else (name,)
     refusals: list[str] = []
     for candidate in asked:
         module_name, _, class_name = _BACKENDS[candidate].partition(":")
