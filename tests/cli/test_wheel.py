@@ -83,6 +83,7 @@ def test_a_wheel_has_every_file_of_the_package(wheel_without_code: Path) -> None
     ours = {file.relative_to(ROOT).as_posix() for file in package if file.suffix not in (".cpp", ".h", ".so")}
     assert ours <= names
     assert f"{SKELETON}/shared/pyproject.toml" in names
+    assert wheel_without_code.stat().st_size < 2_000_000  # weights are in distributions of their own
 
 
 @pytest.mark.slow
