@@ -158,8 +158,10 @@ def smoothly_declipped(waveform: np.ndarray) -> np.ndarray:
             + (3 * t**2 - 2 * t**3) * right
             + (t**3 - t**2) * d1
         )
-        sign = np.sign(waveform[begin])
-        result[begin:end] = sign * np.maximum(sign * curve, np.abs(waveform[begin:end]))
+        sign, level = np.sign(waveform[begin]), np.abs(waveform[begin:end])
+        result[begin:end] = sign * np.clip(
+            sign * curve, level, 2 * level
+        )  # between two steep slopes it would be far off
     return result
 
 

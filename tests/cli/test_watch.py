@@ -71,6 +71,19 @@ def test_results_that_are_newer_are_left(tmp_path: Path) -> None:
     assert names(again, 5.0) == ["talk.wav", "walk.wav"]  # a result is older
 
 
+def test_a_folder_in_the_place_of_a_result_is_told_before_any_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("talk.wav", "talk.txt"):
+        (tmp_path / name).write_bytes(b"a")
+    (tmp_path / "talk.srt").mkdir()
+    watched = watch(tmp_path)
+    assert names(watched, 0.0) == []
+    [task] = watched.ready(5.0)
+    assert not RunSummary(None).can_write(task)
+    assert "talk.srt: Is a directory" in capsys.readouterr().err
+
+
 def test_folders_keep_their_tree_and_may_be_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "talks" / "monday").mkdir(parents=True)
     talk = tmp_path / "talks" / "monday" / "talk.wav"

@@ -211,8 +211,7 @@ def _state(file: str) -> tuple[int, int] | None:
 
 def _are_newer(paths: Sequence[Path], state: tuple[int, int]) -> bool:
     """Return True if all results exist and are not older than their recording."""
-    states = [_state(str(path)) or (path.is_file() and (0, path.stat().st_mtime_ns)) for path in paths]
-    return all(each and each[1] >= state[1] for each in states)
+    return all(path.is_file() and path.stat().st_mtime_ns >= state[1] for path in paths)
 
 
 def _transcribe(
