@@ -3,6 +3,7 @@
 import itertools
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -213,6 +214,21 @@ def test_copies_of_a_subtitle_with_highlighted_words_are_read_as_one() -> None:
     for name in ("srt", "vtt"):
         plain = read_subtitles(said.to_str(name, style="netflix"), name)
         assert read_subtitles(said.to_str(name, style="netflix", highlight_words=True), name) == plain
+
+
+def test_names_in_the_text_begin_lines(tmp_path: Path) -> None:
+    file = tmp_path / "talk.srt"
+    said = ("Anna: It was the age", "Ben: of wisdom.", "Anna: No.")
+    times = [f"00:00:{2 * i:02},000 --> 00:00:{2 * i + 1:02},900" for i in range(3)]
+    file.write_text(
+        "".join(f"{i}\n{time}\n{text}\n\n" for i, (time, text) in enumerate(zip(times, said, strict=True), 1))
+    )
+    talk = Transcript.read(file).with_estimated_words()
+    for name in ("srt", "vtt"):
+        cues = read_subtitles(talk.to_str(name, style="bbc"), name)
+        lines = [line.removeprefix("-") for cue in cues for line in cue.text.split("\n")]
+        assert all(each.speaker is None for each in cues)
+        assert lines == list(said)
 
 
 def test_no_line_and_no_subtitle_is_one_short_word() -> None:

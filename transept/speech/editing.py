@@ -192,16 +192,22 @@ def with_words(segments: Sequence[Segment]) -> list[Segment]:
     return found
 
 
-def with_speaker_in_text(segment: Segment) -> Segment:
-    """Return a segment whose text and first word begin with the speaker's name, and which has no speaker."""
-    if segment.speaker is None or not segment.text.strip():
-        return segment
-    words = segment.words
-    if words:
-        first = dataclasses.replace(words[0], word=f" {segment.attribution}{words[0].word.lstrip()}")
-        words = [first, *words[1:]]
-    text = f" {segment.attribution}{segment.text.lstrip()}"
-    return dataclasses.replace(segment, text=text, words=words, speaker=None)
+def with_speakers_in_text(segments: Sequence[Segment]) -> list[Segment]:
+    """Return segments whose texts and first words begin with the speaker's name.
+
+    A segment without a speaker is of the previous one's.
+    """
+    found: list[Segment] = []
+    for segment in segments:
+        words, text = segment.words, segment.text
+        if segment.speaker is not None and text.strip():
+            text = f" {segment.attribution}{text.lstrip()}"
+            if words:
+                first = dataclasses.replace(words[0], word=f" {segment.attribution}{words[0].word.lstrip()}")
+                words = [first, *words[1:]]
+        speaker = found[-1].speaker if found and segment.speaker is None else segment.speaker
+        found.append(dataclasses.replace(segment, text=text, words=words, speaker=speaker))
+    return found
 
 
 def merged(segments: Sequence[Segment], others: Sequence[Segment]) -> list[Segment]:

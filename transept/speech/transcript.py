@@ -334,4 +334,4 @@ class Transcript:
     def _shown(self, layout: SubtitleLayout) -> list[Segment]:
         """Return the segments to write."""
         is_text = self.speakers_in_text and layout.styled
-        return [editing.with_speaker_in_text(each) for each in self.segments] if is_text else self.segments
+        return editing.with_speakers_in_text(self.segments) if is_text else self.segments

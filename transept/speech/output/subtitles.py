@@ -179,9 +179,10 @@ def make_cues(
                 end = max(segment.end, segment.start + SHORTEST)
                 yield Cue(_milliseconds(segment.start), _milliseconds(end), escape(text), segment.speaker)
         return
+    in_text = any(each.speaker and each.text.lstrip().startswith(each.attribution) for each in segments)
     for subtitle in whole_subtitles(segments, layout, language, named=named):
         words = [dataclasses.replace(word, word=escape(word.word)) for word in subtitle.words]
-        speaker = None if named and layout.styled else subtitle.speaker
+        speaker = None if layout.styled and (named or in_text) else subtitle.speaker
         yield from cues_of(dataclasses.replace(subtitle, words=words, speaker=speaker), layout)
 
 
