@@ -82,6 +82,18 @@ def test_the_language_is_that_of_the_first_speech(transcriber: Transcriber, spee
     assert probability > 0.9
 
 
+def test_the_text_of_a_short_clip_decides_on_a_language_in_doubt(transcriber: Transcriber, speech_dir: Path) -> None:
+    clip = speech_dir / "short" / "es-password.flac"
+    by_sound = transcriber.detect_language(clip, mode="sequential")
+    by_text = transcriber.detect_language(clip)
+    assert by_sound.language != "es"
+    assert by_text.language == "es"
+    assert by_text.probability == by_text.probabilities["es"] < by_sound.probability
+    transcript = transcriber.transcribe(clip)
+    assert (transcript.language, transcript.text[:17]) == ("es", "Por favor ingrese")
+    assert transcriber.transcribe(clip, mode="sequential").language == by_sound.language
+
+
 def test_names_and_codes_in_any_case(transcriber: Transcriber, prompts: np.ndarray) -> None:
     audio = (prompts[: 5 * RATE], RATE)
     by_code = transcriber.transcribe(audio, language="de", temperature=0.0)

@@ -199,7 +199,8 @@ class Transcriber(ClosesEngine):
     def detect_language(self, audio: AudioInput, **options: Unpack[TranscriptionKeywords]) -> DetectedLanguage:
         """Detect the language of a recording: its code, its probability, and the probabilities of all languages.
 
-        Long silence is left out first, as in auto mode, unless ``mode="sequential"``.
+        Long silence is left out first, as in auto mode, and the text of a short recording counts if its language is in
+        doubt, unless ``mode="sequential"``.
         options: language_detection_segments and language_detection_threshold. A recording shorter than the model's
         window is padded with silence, as in openai-whisper's ``detect_language``. `transcribe` uses the window that it
         will decode, whose padding is not silence, so its probability differs a little.

@@ -1,15 +1,17 @@
 """The language of a recording or a window, and the places where the language changes within a window.
 
 One decoder step over a window chooses among the language tokens; the encoder's work is shared with the window's
-decoding. Both modes call `in_one_language` or `language_runs` with the option ``multilingual``: a model writes a window
-in one language, and translates, garbles or leaves out speech in another. If it is unsure of a window's language, each
-stretch between pauses is detected on its own.
+decoding. In a clip of few words that step is often wrong, so a language in doubt is compared by the text that the model
+writes in it. Both modes call `in_one_language` or `language_runs` with the option ``multilingual``: a model writes a
+window in one language, and translates, garbles or leaves out speech in another. If it is unsure of a window's language,
+each stretch between pauses is detected on its own.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,11 +19,12 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from transept.core.jobs.job import Offload, Submit
+from transept.core.jobs.job import Gather, Offload, Submit
 from transept.core.request.sampling_params import SamplingParams
 from transept.multimodal.waveforms import Waveform
-from transept.speech.algorithms.decoding import DecodedWindow
+from transept.speech.algorithms.decoding import DecodedWindow, decode_window, is_plausible
 from transept.speech.algorithms.source import Source, Window
+from transept.speech.options import SEQUENTIAL
 from transept.speech.speech_model import SpeechModel
 from transept.speech.vad.options import VadOptions
 from transept.speech.vad.spans import SAMPLE_RATE, Span, speech_spans
@@ -39,6 +42,11 @@ LIKELY = -0.3  # mean log probability of a window's tokens: -0.1 to -0.3, with s
 PAUSE = 0.3  # seconds; languages change only at pauses of this length
 SHORTEST = 1.0  # seconds; shorter speech says too little about its language
 CHANGE = 2.0  # cost of a change, in units of log probability
+DOUBTFUL = 0.95  # probability of a language; the text of a less likely one is compared with its rivals' texts
+RIVAL = 0.02  # lowest probability of a rival
+MOST_RIVALS = 6  # languages whose texts are compared
+HEARD = 1.0  # log probability by which another language's text must be better
+SHORT_TEXT = 0.5  # of the median number of tokens; a model may end a text in a wrong language early
 LEAST = 1e-3  # lowest probability of any language, however certain the model is
 
 
@@ -63,7 +71,7 @@ def recording_language(source: Source) -> Generator[Any, Any, Language]:
     """A job: the language that the user named, or the one detected from the recording's first windows.
 
     Detection stops at the first window above language_detection_threshold. Otherwise, the language of most windows is
-    used.
+    used. In a window whose language is in doubt, the text also counts, except in sequential mode.
     """
     model, options = source.model, source.options
     if options.language is not None or not model.detects:
@@ -71,7 +79,10 @@ def recording_language(source: Source) -> Generator[Any, Any, Language]:
     found: list[Language] = []
     num_frames = min(source.num_frames, options.language_detection_segments * source.chunk)
     for start in range(0, num_frames, source.chunk):
-        language = yield from window_language(source.window(Window(start, source.chunk)))
+        heard = source.window(Window(start, source.chunk))
+        language = yield from window_language(heard)
+        if options.mode != SEQUENTIAL and not options.multilingual:
+            language = yield from _by_text(heard, language)
         if (language.probability or 0.0) > options.language_detection_threshold:
             return language
         found.append(language)
@@ -79,6 +90,40 @@ def recording_language(source: Source) -> Generator[Any, Any, Language]:
         return Language(next(iter(model.language_tokens)))
     ((code, _),) = Counter(language.code for language in found).most_common(1)
     return max((each for each in found if each.code == code), key=lambda each: each.probability or 0.0)
+
+
+def _by_text(heard: Source, found: Language) -> Generator[Any, Any, Language]:
+    """A job: the language of a window, by its sound and by the texts that the model writes in the likely languages.
+
+    found: the language by sound, which stays if it is beyond doubt. Otherwise the most probable pair of language and
+    text decides. Texts are decoded greedily, and without timestamps, whose probability says nothing of a language.
+    """
+    model = heard.model
+    ranked = sorted(found.probabilities.items(), key=lambda each: -each[1])[:MOST_RIVALS]
+    rivals = {code: probability for code, probability in ranked if probability >= RIVAL}
+    if len(rivals) < 2 or rivals[found.code] >= DOUBTFUL:
+        return found
+    spoken = dataclasses.replace(
+        heard.options,
+        task="transcribe",
+        target_language=None,
+        temperature=0.0,
+        beam_size=1,
+        without_timestamps=True,
+    )
+    jobs = (decode_window(dataclasses.replace(heard, language=code, options=spoken)) for code in rivals)
+    texts: list[DecodedWindow] = yield Gather(jobs)
+    length = statistics.median(len(text.tokens) for text in texts)
+    scores = {
+        code: math.log(rivals[code]) + text.avg_logprob * (len(text.tokens) + 1)
+        for code, text in zip(rivals, texts, strict=True)
+        if len(text.tokens) >= SHORT_TEXT * length
+        and is_plausible(model.tokenizer, model.spec, text.tokens, text.text, heard.seconds)
+    }
+    if found.code in scores:
+        scores[found.code] += HEARD
+    best = max(scores, key=lambda code: scores[code], default=found.code)
+    return dataclasses.replace(found, code=best, probability=found.probabilities[best])
 
 
 def window_language(heard: Source) -> Generator[Any, Any, Language]:
