@@ -31,7 +31,7 @@ from benchmarks.peers.environment import REPOSITORY
 from benchmarks.whisper import checkpoint
 
 PYTHON = REPOSITORY / ".venv-live-peer" / "bin" / "python"  # made by `make live-peer`
-WORKER = REPOSITORY / "benchmarks" / "peers" / "workers" / "whisper_live.py"
+WORKER = REPOSITORY / "benchmarks" / "peers" / "workers" / "live_server.py"
 START_SECONDS = 120.0  # of the peer's server
 
 

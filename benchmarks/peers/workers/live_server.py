@@ -1,6 +1,6 @@
 """WhisperLive's server around faster-whisper, in int8: the peer of `benchmarks.peers.live`. Runs in its environment.
 
-    python benchmarks/peers/workers/whisper_live.py MODEL PORT MODE
+    python benchmarks/peers/workers/live_server.py MODEL PORT MODE
 
 MODE is ``batch``, in which one thread decodes windows of all clients together, greedily, or ``shared``, in which
 clients take turns at one model, with its defaults of five beams and fallback.
