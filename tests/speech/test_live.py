@@ -168,6 +168,26 @@ def test_nothing_is_said_in_silence_and_noise(transcriber: Transcriber) -> None:
     assert statistics.num_steps == before, "nothing is decoded"
 
 
+def test_a_pause_of_minutes_without_audio_changes_no_words(
+    transcriber: Transcriber, speech: np.ndarray, events: list[Any]
+) -> None:
+    """A source may stop sending, as a microphone does that is muted. The clock goes on."""
+    now, pauses_at = 0.0, len(speech) // 2
+
+    def pause(transcription: LiveTranscription) -> None:
+        nonlocal now
+        transcription.feed.clock = lambda: now
+        if not now and transcription._num_arrived > pauses_at:
+            now = 600.0
+
+    found = played(transcriber, speech, observe=pause)
+    assert now == 600.0
+    assert text_of(found) == text_of(events)
+    delays = [event.delay for event in found if isinstance(event, UtteranceEnded)]
+    assert delays[-1] == 0.0
+    assert [event.lag for event in found if isinstance(event, Committed)][-1] == 0.0
+
+
 def test_an_utterance_without_words_ends_as_others_do(transcriber: Transcriber) -> None:
     noise = np.random.default_rng(0).normal(0, 0.02, 2 * RATE).astype(np.float32)
     found = played(transcriber, np.concatenate([noise, np.zeros(RATE, np.float32)]), vad_threshold=0.001)
