@@ -27,6 +27,7 @@ from transept import Transcriber
 from transept.speech.live.events import Committed, Lagging
 
 MINUTE = 60.0  # seconds
+CACHE = 128 << 20  # bytes, which the first minutes fill; a larger cache would seem to be memory that grows
 HEAD = """| audio | words | lag: p50, p95, most | unread | memory, MiB | processor time |
 | --- | --- | --- | --- | --- | --- |"""
 
@@ -87,7 +88,10 @@ def main() -> None:
     num = max(1, round(arguments.hours * 3600 / period))
     with tempfile.TemporaryDirectory() as scratch:
         transcriber = Transcriber(
-            checkpoint(arguments.model, Path(scratch)), quantization="int8", threads=arguments.threads
+            checkpoint(arguments.model, Path(scratch)),
+            quantization="int8",
+            threads=arguments.threads,
+            kv_cache_bytes=CACHE,
         )
     options = parsed_options(arguments.options)
     if not transcriber.model.is_english_only:
