@@ -36,9 +36,9 @@ def memory_bytes() -> int:
 
 def usable_cores() -> int:
     """Return the number of cores that this process may use; on a Mac only the fast ones count."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return performance_cores() or os.cpu_count() or 1
+    if sys.platform != "linux":
+        return performance_cores() or os.cpu_count() or 1
+    return len(os.sched_getaffinity(0))
 
 
 def performance_cores() -> int | None:

@@ -58,9 +58,9 @@ class GrowingSamples:
 
 def _mapped(num_bytes: int) -> mmap.mmap:
     """Return private memory of the process, in huge pages if the system has them."""
-    if sys.platform == "linux":
-        memory = mmap.mmap(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        with contextlib.suppress(OSError):  # a kernel without them
-            memory.madvise(mmap.MADV_HUGEPAGE)
-        return memory
-    return mmap.mmap(-1, num_bytes)
+    if sys.platform != "linux":
+        return mmap.mmap(-1, num_bytes)
+    memory = mmap.mmap(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with contextlib.suppress(OSError):  # a kernel without them
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory

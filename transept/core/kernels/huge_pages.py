@@ -42,8 +42,8 @@ def empty_in_huge_pages(*size: int, dtype: torch.dtype, small_ends: bool = False
 @cache
 def _madvise() -> Any:
     """Return the C library's madvise; None on systems without such pages."""
-    if sys.platform == "linux":
-        madvise = ctypes.CDLL(None).madvise
-        madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-        return madvise
-    return None
+    if sys.platform != "linux":
+        return None
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    return madvise
