@@ -14,7 +14,6 @@ import argparse
 import random
 import re
 import shutil
-import statistics
 import subprocess
 import tempfile
 import time
@@ -36,6 +35,7 @@ from transept.multimodal.audio import load_audio
 
 NUM_TERMS = 1000
 AT_ONCE = 16  # recordings
+WINDOWS = 16  # of read speech without the terms, which `costs` decodes at once
 PARTS = ["names", "prompt", "recordings", "costs"]
 NAME = re.compile(r"\[([^]]+)\]")
 VOICES = {  # the command for a voice, without its file and its text
@@ -145,26 +145,34 @@ def transcribed(model: Transcriber, spoken: Sequence[Any], ways: Sequence[dict[s
     return texts
 
 
-def costs(directory: Path, terms: Sequence[str], beams: int, rows: int = 16, turns: int = 5) -> tuple[float, float]:
-    """Return how much more decoding of windows costs with the terms: the ratios of processor time and of rows.
+def costs(directory: Path, terms: Sequence[str], beams: int, turns: int = 5) -> tuple[float, float]:
+    """Return how much more decoding of WINDOWS windows costs with the terms: the ratios of processor time and of rows.
 
-    The turns alternate; the times are medians.
+    A time is the sum over all steps of the least time that the step took in any turn. So other work on the machine
+    changes it little. The turns alternate, and encoder outputs and terms are cached after the first.
     """
     engine = Engine(directory, num_threads=1)
-    heard = (windows("librivox") * rows)[:rows]
-    prompts: list[Any] = [{"multi_modal_data": {"audio": (each, 16_000)}} for each in heard]
+    prompts: list[Any] = [
+        {"multi_modal_data": {"audio": (heard, 16_000)}}
+        for heard in [*windows("librivox"), *windows("prompts-en")][:WINDOWS]
+    ]
     common = {"temperature": 0.0, "max_tokens": 100, "detokenize": False, "num_beams": beams, "early_stopping": True}
     ways = [SamplingParams(keywords=keywords, **common) for keywords in ((), terms)]  # type: ignore[arg-type]
-    seconds: list[list[float]] = [[] for _ in ways]
+    least: list[list[float]] = [[] for _ in ways]  # seconds of each step
     decoded = [0 for _ in ways]
-    for turn in range(turns + 1):  # in the first, encoder outputs and terms are not yet cached
+    for turn in range(turns + 1):
         for way, params in enumerate(ways):
-            begin, before = time.process_time(), engine.core.statistics.num_decoder_tokens
-            engine.generate(prompts, params, progress=False)
+            before, seconds = engine.core.statistics.num_decoder_tokens, list[float]()
+            for index, prompt in enumerate(prompts):
+                engine.add_request(str(index), prompt, params)
+            while engine.has_unfinished_requests:
+                begin = time.process_time()
+                engine.step()
+                seconds.append(time.process_time() - begin)
             decoded[way] = engine.core.statistics.num_decoder_tokens - before
-            seconds[way] += [time.process_time() - begin] if turn else []
-    plain, with_terms = (statistics.median(each) for each in seconds)
-    return with_terms / plain, decoded[1] / decoded[0]
+            if turn:
+                least[way] = [*map(min, least[way], seconds)] if least[way] else seconds
+    return sum(least[1]) / sum(least[0]), decoded[1] / decoded[0]
 
 
 def main() -> None:

@@ -187,6 +187,7 @@ def test_a_file_of_keywords_adds_to_those_of_the_command(tmp_path: Path) -> None
         (b"Ada\tloud\n", "the boost 'loud' of 'Ada' is not a number"),
         (b"\xff\xfe", "it is not UTF-8 text"),
         (b"Ada\t-1\n", "the boost -1.0 of 'Ada'"),
+        (b"Ada\n\t5\n", "holds an empty term"),
     ],
 )
 def test_a_file_that_holds_no_keywords_is_bad_usage(content: bytes | None, message: str, tmp_path: Path) -> None:

@@ -45,8 +45,10 @@ def gained(tree: KeywordTree, tokens: list[int]) -> float:
     """The sum of what keywords add to the log probabilities of some tokens, one after the other."""
     total = 0.0
     for index, token in enumerate(tokens):
-        found = tree.transitions(tree.state(tokens[:index]))
-        total += dict(zip(found.token_ids, found.scores, strict=True)).get(token, 0.0) - found.refund
+        state = tree.state(tokens[:index])
+        gain = tree.scores(state).get(token, 0.0) - tree.refund(state)
+        assert tree.gain(state, token) == gain
+        total += gain
     return total
 
 
@@ -87,20 +89,21 @@ def test_a_state_is_the_longest_end_of_the_output_that_begins_a_term() -> None:
             ends = [tuple(output[first:size]) for first in range(size)]
             longest = next((end for end in ends if end in begins), ())
             continued = {begin[-1] for begin in begins if any(begin[:-1] == end for end in [*ends, ()])}
-            assert {*tree.transitions(tree.state(output[:size])).token_ids} == continued
+            assert {*tree.scores(tree.state(output[:size]))} == continued
             assert tree.state(output[:size]) == tree.state(list(longest)) or longest == ()
 
 
 def test_some_terms_begin_only_where_a_word_may() -> None:
     tree = KeywordTree(spellings((Spelling((1, 2), 2.0, False), Spelling((3,), 2.0, True)), frozenset({7})))
     for output, begun in (([], {1, 3}), ([5], {3}), ([7], {1, 3}), ([5, 7], {1, 3}), ([7, 5], {3}), ([1], {2, 3})):
-        assert {*tree.transitions(tree.state(output)).token_ids} == begun
+        assert {*tree.scores(tree.state(output))} == begun
 
 
 @pytest.mark.parametrize(
     ("given", "parsed"),
     [
         (None, ()),
+        (" ", ()),
         ("Dashwood, Norland Park,", (("Dashwood", None), ("Norland Park", None))),
         (["Ada", " Grace  Hopper "], (("Ada", None), ("Grace Hopper", None))),
         ({"Ada": 2, (4, 5): 3.5}, (("Ada", 2.0), ((4, 5), 3.5))),
@@ -120,6 +123,10 @@ def test_forms_of_keywords(given: Any, parsed: Any) -> None:
     [
         (5, "must be a list of terms"),
         (["Ada", " "], "holds an empty term"),
+        (",,", "holds an empty term"),
+        (" , ", "holds an empty term"),
+        ("Ada,,Grace", "holds an empty term"),
+        ('{"": 2}', "holds an empty term"),
         ([[]], "holds an empty term"),
         ([3.5], "holds 3.5; a term is a text or a list of token ids"),
         ([[-1]], "token ids start at 0"),
@@ -186,9 +193,10 @@ def dense(outputs: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
     """[rows, vocabulary] scores, and [rows] refunds."""
     tree, scores, refunds = KeywordTree(TERMS), torch.zeros(len(outputs), VOCAB_SIZE), torch.zeros(len(outputs))
     for row, output in enumerate(outputs):
-        found = tree.transitions(tree.state(output))
-        scores[row, found.token_ids] = torch.tensor(found.scores)
-        refunds[row] = found.refund
+        state = tree.state(output)
+        for token, score in tree.scores(state).items():
+            scores[row, token] = score
+        refunds[row] = tree.refund(state)
     return scores, refunds
 
 
@@ -222,7 +230,7 @@ def test_tokens_are_chosen_with_the_scores_and_reported_without(options: dict[st
 def test_a_keyword_search_gets_the_likeliest_tokens_and_those_of_keywords(num_beams: int) -> None:
     outputs = [[], [4], [4, 5], [9]]
     logits = torch.randn(len(outputs), VOCAB_SIZE, generator=torch.Generator().manual_seed(1)) * 2
-    scores, refunds = dense(outputs)
+    scores, _ = dense(outputs)
     params = SamplingParams(keywords=TERMS, temperature=0.0, num_beams=num_beams)
     number = 1 if num_beams == 1 else 6
     drawn = Drawn(Sampler(CPU)(logits.clone(), rows_of(params, outputs, number + TERM_CANDIDATES))).collect()
@@ -234,7 +242,6 @@ def test_a_keyword_search_gets_the_likeliest_tokens_and_those_of_keywords(num_be
         expected = [*likeliest, *(token for token in terms if token not in likeliest)]
         assert [token.token_id for token in drawn[row]] == expected
         assert [token.logprob for token in drawn[row]] == pytest.approx(logprobs[row, expected].tolist(), abs=1e-5)
-        assert [token.boost for token in drawn[row]] == pytest.approx((scores[row, expected] - refunds[row]).tolist())
 
 
 EOS = 0
@@ -266,14 +273,11 @@ def searched(
         sampled = {}
         for beam in beams:
             own = logprobs.get(tuple(beam.output_token_ids), {EOS: -0.1})
-            found = tree.transitions(tree.state(beam.output_token_ids))
-            scores = dict(zip(found.token_ids, found.scores, strict=True))
+            scores = tree.scores(tree.state(beam.output_token_ids))
             tokens = sorted(own, key=lambda token: -own[token])
             number = search.num_candidates - TERM_CANDIDATES
             chosen = [*tokens[:number], *(token for token in tokens[number:] if token in scores)]
-            sampled[beam.seq_id] = [
-                SampledToken(token, own[token], None, scores.get(token, 0.0) - found.refund) for token in chosen
-            ]
+            sampled[beam.seq_id] = [SampledToken(token, own[token], None) for token in chosen]
         going_on = search.advance(beams, sampled, end)
         if not going_on:
             return search.hypotheses[0].output_token_ids, most
@@ -283,7 +287,7 @@ def searched(
         most = max(most, len(beams))
 
 
-MEANT = {(): {8: -0.2, 4: -2.5}, (8,): {9: -0.1}, (4,): {7: -0.4, 5: -1.5}, (4, 5): {6: -0.1}}
+MEANT = {(): {8: -1.0, 4: -2.5}, (8,): {9: -0.1}, (4,): {7: -0.4, 5: -1.5}, (4, 5): {6: -0.1}}
 
 
 def test_a_keyword_search_follows_a_term_until_it_is_clear_whether_it_was_meant() -> None:
@@ -291,20 +295,27 @@ def test_a_keyword_search_follows_a_term_until_it_is_clear_whether_it_was_meant(
     assert searched(MEANT, terms) == ([4, 5, 6, EOS], 2)
     begun = {**MEANT, (4,): {7: -0.1, 5: -9.0}}  # no term after all: what a greedy search writes
     assert searched(begun, terms) == ([8, 9, EOS], 2)
-    elsewhere = {**MEANT, (): {8: -0.2, 4: -12.0}}  # where no term begins, there is one beam
+    elsewhere = {**MEANT, (): {8: -1.0, 4: -12.0}}  # where no term begins, there is one beam
     assert searched(elsewhere, terms) == ([8, 9, EOS], 1)
+    sure = {**MEANT, (): {8: -0.2, 4: -2.5}}  # nor where the model is sure
+    assert searched(sure, terms) == ([8, 9, EOS], 1)
+
+
+def test_no_follower_begins_from_a_follower() -> None:
+    terms = spellings((Spelling((4, 5, 6), 3.0, True), Spelling((7, 2), 3.0, True)), frozenset())
+    assert searched({**MEANT, (4,): {7: -0.9, 5: -1.5}, (8,): {9: -0.1}}, terms) == ([4, 5, 6, EOS], 2)
 
 
 def test_beams_keep_their_places_while_others_follow_a_term() -> None:
     terms = spellings((Spelling((4, 5, 6), 3.0, True),), frozenset())
-    others = {(): {8: -0.2, 7: -2.0, 10: -2.1, 4: -2.5}, (7,): {9: -0.1}, (8, 9): {1: -0.1}, (8, 9, 1): {1: -0.1}}
+    others = {(): {8: -1.0, 7: -2.0, 10: -2.1, 4: -2.5}, (7,): {9: -0.1}, (8, 9): {1: -0.1}, (8, 9, 1): {1: -0.1}}
     assert searched({**MEANT, **others}, terms, num_beams=2) == ([4, 5, 6, EOS], 3)
     rare = {**MEANT, **others, (4,): {7: -0.1, 5: -19.0}}
     assert searched(rare, terms, num_beams=2) == (searched(rare, SPOKEN_NOWHERE, num_beams=2)[0], 3)
 
 
 def test_a_term_is_a_whole_word() -> None:
-    likely = {(): {8: -0.2, 4: -1.5}, (8,): {9: -0.1}, (4,): {5: -0.3}, (4, 5): {7: -0.1}}
+    likely = {(): {8: -1.0, 4: -1.5}, (8,): {9: -0.1}, (4,): {5: -0.3}, (4, 5): {7: -0.1}}
     for ends_anywhere, parts, expected in (
         (False, (7,), [8, 9, EOS]),
         (False, (), [4, 5, 7, EOS]),
@@ -317,7 +328,7 @@ def test_a_term_is_a_whole_word() -> None:
 @pytest.mark.parametrize("num_beams", [1, 2])
 def test_no_term_is_repeated_for_its_boosts(num_beams: int) -> None:
     terms = spellings((Spelling((4, 5), 3.0, True),), frozenset())
-    logprobs: dict[tuple[int, ...], dict[int, float]] = {(): {8: -0.2, 4: -1.5}, (8,): {9: -0.1}}
+    logprobs: dict[tuple[int, ...], dict[int, float]] = {(): {8: -1.0, 4: -1.5}, (8,): {9: -0.1}}
     for size in range(6):
         logprobs[(4, 5) * size + (4,)] = {5: -0.2}
         logprobs[(4, 5) * (size + 1)] = {EOS: -0.5, 4: -1.0}

@@ -13,6 +13,7 @@ from transept.speech.options import TranscriptionOptions
         ('{"ill-disposed": 8, "Norland": null}', [("ill-disposed", 8.0), ("Norland", None)]),
         ('["a", "b c"]', [("a", None), ("b c", None)]),
         ("a, b", [("a", None), ("b", None)]),
+        (" ", []),
         (("a", "b"), [("a", None), ("b", None)]),  # keywords[] twice
     ],
 )
@@ -22,8 +23,11 @@ def test_keywords_may_be_json(sent: str, expected: list[tuple[str, float | None]
     assert list(options.keywords) == expected
 
 
-@pytest.mark.parametrize("sent", ['{"a": 8', '["a"', '{"a": "b"}', '{"a": 1000}', '[{"a": 1}]', "[[[" * 50_000])
-def test_broken_json_is_an_error(sent: str) -> None:
+@pytest.mark.parametrize(
+    "sent",
+    [",,", "a,,b", '["a", ""]', '{"a": 8', '["a"', '{"a": "b"}', '{"a": 1000}', '[{"a": 1}]', "[[[" * 50_000],
+)
+def test_empty_terms_and_broken_json_are_errors(sent: str) -> None:
     with pytest.raises(ApiError) as raised:
         BODY.given({"keywords": sent}).made(OwnFields)
     assert (raised.value.status, raised.value.param) == (400, "keywords")

@@ -291,6 +291,19 @@ def test_any_option_of_transcription_is_a_field(client: openai.OpenAI, clip: Pat
     assert [segment.tokens for segment in answer.segments] == [segment.tokens for segment in expected.segments]
 
 
+def test_hotwords_without_room_are_a_warning(client: openai.OpenAI, clip: Path) -> None:
+    fields = {
+        "hotwords": "word " * 300,
+        "max_new_tokens": "1",
+        "mode": "sequential",
+        "quality": "fast",
+        "temperature": "0,",
+    }
+    answer = transcribe(client, clip, response_format="verbose_json", extra_body=fields)
+    (warning,) = answer.warnings
+    assert warning.startswith("transcribed with the first 223 of 300 hotwords")
+
+
 def test_a_list_of_temperatures_is_all_that_is_tried(client: openai.OpenAI, clip: Path) -> None:
     for temperatures, last in (("0,0.5,1", 1.0), ("0,0.5", 0.5), ("0,", 0.0), ("0", 1.0)):
         doubtful = {"compression_ratio_threshold": "0.01", "temperature": temperatures}

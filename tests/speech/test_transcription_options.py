@@ -37,12 +37,15 @@ def talk(clips: dict[str, np.ndarray]) -> tuple[np.ndarray, int]:
 
 
 def test_hotwords_without_room_are_counted(transcriber: Transcriber, caplog: pytest.LogCaptureFixture) -> None:
-    transcriber.job(b"", hotwords="Dashwood, Norland").close()
+    nothing = np.zeros(0, np.float32)
+    assert not transcriber.transcribe(nothing, hotwords="Dashwood, Norland").warnings
     assert not caplog.messages
     for words in ("word " * 300, "word " * 5_000_000):  # the second takes no longer
-        transcriber.job(b"", hotwords=words).close()
-    assert [" ".join(each.split()[:3]) for each in caplog.messages] == ["hotwords has 300", "hotwords has 5000000"]
-    assert "room for the first 223;" in caplog.text
+        (warning,) = transcriber.transcribe(nothing, hotwords=words).warnings
+        assert warning.startswith(
+            f"transcribed with the first 223 of {len(words) // 5} hotwords, for which a prompt has room"
+        )
+        assert caplog.messages.pop() == f"each recording is {warning}"
 
 
 @pytest.mark.parametrize("mode", MODES)

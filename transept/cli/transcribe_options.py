@@ -196,7 +196,7 @@ def transcription_options(arguments: argparse.Namespace) -> dict[str, Any]:
             increment = None  # a list of temperatures is complete
         options["temperature"] = rising_temperatures(first, increment)
     if command.hotwords_file is not None:
-        listed = ", ".join(lines_of("hotwords_file", command.hotwords_file))
+        listed = ", ".join(line.strip() for line in lines_of("hotwords_file", command.hotwords_file))
         options["hotwords"] = ", ".join(filter(None, [options.get("hotwords"), listed])) or None
     if "glossary" in options:
         options["glossary"] = glossary_terms("glossary", Path(options["glossary"]))
@@ -226,7 +226,7 @@ def lines_of(name: str, file: str) -> list[str]:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else f"it is not UTF-8 text ({error})"
         raise ParameterError(f"{{{name}}}: cannot read {shown(file)}: {why}", param=name, value=file) from None
-    found = [line for each in lines if (line := each.strip()) and not line.startswith("#")]
+    found = [each for each in lines if (line := each.strip()) and not line.startswith("#")]
     if not found:
         raise ParameterError(f"{{{name}}}: {shown(file)} has no terms; write one in each line", param=name, value=file)
     return found

@@ -92,7 +92,8 @@ def transcribe_waveform(
     language = yield from recording_language(source)
     ranked = dict(sorted(language.probabilities.items(), key=lambda each: -each[1]))
     kept = num_samples / rate
-    info = TranscriptionInfo(language.code, language.probability, ranked, duration, kept, options, list(warnings))
+    warnings = [*warnings, *filter(None, [model.unread_hotwords(options)])]
+    info = TranscriptionInfo(language.code, language.probability, ranked, duration, kept, options, warnings)
     yield info
     heard = yield from decode(dataclasses.replace(source, language=language.code))
     reason = _why_empty(info, heard.num_dropped, is_silent=is_silent)

@@ -192,28 +192,29 @@ class SpeechModel:
             if getattr(options, name) and self.tokenizer.control.start_of_previous is None:
                 message = f"this model takes no text before a window; leave {{{name}}} out, or try {{prefix}}"
                 raise refusal(options, message, name)
-        if options.hotwords:
-            self._warn_about_unread(options.hotwords)
+        if warning := self.unread_hotwords(options):
+            logger.warning("each recording is %s", warning)
         prompt = () if isinstance(options.initial_prompt, str) else options.initial_prompt or ()
         for name, tokens in (("initial_prompt", prompt), ("suppress_tokens", options.suppress_tokens)):
             if max(tokens, default=0) >= self.vocab_size:
                 last = self.vocab_size - 1
                 raise refusal(options, f"{{{name}}} holds {max(tokens)}; this model's token ids end at {last}")
 
-    def _warn_about_unread(self, hotwords: str) -> None:
-        """Log the number of words that fit if the list has more than a prompt has room for."""
-        tokens = self.hotword_tokens(hotwords)
+    def unread_hotwords(self, options: TranscriptionOptions) -> str | None:
+        """Return a warning with the number of hotwords that fit if the list has more than a prompt has room for."""
+        tokens = self.hotword_tokens(options.hotwords) if options.hotwords else []
         if len(tokens) < self.max_prompt_tokens:
-            return
-        words = hotwords.split()
+            return None
+        assert options.hotwords is not None  # it has tokens
+        words = options.hotwords.split()
         read = self.tokenizer.decode(tokens).split()
         num_read = len(read) - (read != words[: len(read)])  # the last one may be cut
-        if num_read < len(words):
-            logger.warning(
-                "hotwords has %d words, of which a prompt has room for the first %d; give the others as keywords, "
-                "which need no prompt",
-                *(len(words), num_read),
-            )
+        if num_read >= len(words):
+            return None
+        return (
+            f"transcribed with the first {num_read} of {len(words)} hotwords, for which a prompt has room; give "
+            "the others as keywords, which need no prompt"
+        )
 
     @cached_property
     def live_policy(self) -> str:

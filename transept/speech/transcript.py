@@ -58,8 +58,8 @@ class TranscriptionInfo:
     only one. language_probabilities: of all languages by code, the most likely first; empty if none was detected.
     duration: seconds of audio. duration_after_vad: seconds left after silence is cut out, in auto and batched mode or
     with vad; otherwise the duration. options: the requested ones. warnings: faults of the recording (damage, missing
-    audio, a silent track, ...), each with the time at which it begins; each continues a sentence that begins "the
-    recording is".
+    audio, a silent track, ...), each with the time at which it begins, and hotwords without room in the prompt; each
+    continues a sentence that begins "the recording is".
     """
 
     language: str

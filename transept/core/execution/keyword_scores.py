@@ -86,12 +86,12 @@ class KeywordScorer:
 
     def _row(self, tree: KeywordTree, state: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return a state's row of KeywordScores."""
-        token_ids, scores, refund = tree.transitions(state)
-        missing = tree.width - len(token_ids)
+        found = tree.scores(state)
+        token_ids, scores, missing = [*found], [*found.values()], tree.width - len(found)
         row = (
             upload(token_ids + (token_ids[:1] or [0]) * missing, self.device),
             upload(scores + [float("-inf")] * missing, self.device, torch.float32),
-            upload([refund], self.device, torch.float32),
+            upload([tree.refund(state)], self.device, torch.float32),
         )
         if self._num_cached + tree.width > MOST_SCORES:
             self._cached.clear()

@@ -44,7 +44,7 @@ class Chosen(NamedTuple):
 
     seq_ids: of the rows. top: the same for the top-k tokens, [rows, logprobs], if requested. forbidden: True if tokens
     with a log probability of minus infinity may be among the chosen ones. boosts: what keywords added to the log
-    probabilities of the tokens, [rows, samples]; None without keywords.
+    probabilities of the tokens, [rows, samples]; None without keywords, and for a KeywordSearch.
     """
 
     seq_ids: list[int]
@@ -231,12 +231,13 @@ def _with_terms(
 ) -> Chosen:
     """Add the best tokens of keywords to the most likely ones, `plain` [rows, tokens], for a KeywordSearch.
 
+    The search itself knows the boosts.
     logits: [rows, vocabulary], without scores. total: [rows, 1], to subtract from logits for log probabilities.
     """
     chosen, is_new = scores.joined(plain, logits, TERM_CANDIDATES)
     logprobs = logits.gather(-1, chosen) - total
     logprobs[:, plain.shape[1] :].masked_fill_(~is_new, float("-inf"))
-    return Chosen(seq_ids, chosen, logprobs, top, forbidden=True, boosts=scores.of(chosen))
+    return Chosen(seq_ids, chosen, logprobs, top, forbidden=True)
 
 
 def _alike(kinds: list[Kind]) -> list[list[int]]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 from transept.core.request.keywords import REMEMBERED, Spellings
 
@@ -23,22 +22,10 @@ ROOT, START = 0, 1
 FIRST_SHARE = 0.2  # of a term's boost, for its first token
 
 
-class Transitions(NamedTuple):
-    """The tokens that continue or begin a match in a state.
-
-    scores: at least 0, added to the logits of these tokens. refund: subtracted from the logits of all tokens, as if
-    each broke the match. The scores of tokens that continue the match make up for it.
-    """
-
-    token_ids: list[int]
-    scores: list[float]
-    refund: float
-
-
 class KeywordTree:
-    """The automaton of some keywords. States are numbers; their transitions are computed on first use.
+    """The automaton of some keywords. States are numbers.
 
-    width: maximum number of transitions of a state.
+    width: maximum number of tokens with a score in a state.
     """
 
     def __init__(self, spellings: Spellings) -> None:
@@ -53,7 +40,6 @@ class KeywordTree:
             node = self._add(ROOT if each.begins_anywhere else START, each.token_ids, each.boost)
             self._ends_word[node] = not each.ends_anywhere
         self._link()
-        self._transitions: dict[int, Transitions] = {}
 
     def state(self, output: Sequence[int]) -> int:
         """Return the state after these output tokens."""
@@ -63,6 +49,10 @@ class KeywordTree:
         for token in recent:
             state = self.next(state, token)
         return state
+
+    def length(self, state: int) -> int:
+        """Return the number of tokens of the open match of a state, or of the term that it completes; else 0."""
+        return self._length[state]
 
     def refund(self, state: int) -> float:
         """Return the boosts to subtract if the open match of a state breaks."""
@@ -85,19 +75,28 @@ class KeywordTree:
         places = range(len(before) - len(term) + 1)
         return self._path[state] if any(before[place : place + len(term)] == term for place in places) else 0.0
 
-    def transitions(self, state: int) -> Transitions:
-        """Return the tokens that continue or begin a match in a state, each with its score."""
-        if state not in self._transitions:
-            scores: dict[int, float] = {}
-            suffix = state
-            while True:  # a longer match comes first
-                for token, child in self._children[suffix].items():
-                    scores.setdefault(token, self._path[child] - self._sure[suffix])
-                if suffix == ROOT:
-                    break
-                suffix = self._fail[suffix]
-            self._transitions[state] = Transitions([*scores], [*scores.values()], self._refund[state])
-        return self._transitions[state]
+    def scores(self, state: int) -> dict[int, float]:
+        """Return the scores of the tokens that continue or begin a match in a state, at least 0.
+
+        The score of a token that continues the match makes up for the refund; see `gain`.
+        """
+        scores: dict[int, float] = {}
+        suffix = state
+        while True:  # a longer match comes first
+            for token, child in self._children[suffix].items():
+                scores.setdefault(token, self._path[child] - self._sure[suffix])
+            if suffix == ROOT:
+                return scores
+            suffix = self._fail[suffix]
+
+    def gain(self, state: int, token: int) -> float:
+        """Return what keywords add to the log probability of a token in a state: its score minus the refund."""
+        refund, suffix = self._refund[state], state
+        while token not in self._children[suffix]:
+            if suffix == ROOT:
+                return -refund
+            suffix = self._fail[suffix]
+        return self._path[self._children[suffix][token]] - self._sure[suffix] - refund
 
     def _add(self, root: int, token_ids: Sequence[int], boost: float) -> int:
         """Add a term below a root, and return its state."""

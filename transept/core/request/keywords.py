@@ -98,8 +98,8 @@ def spellings(each: tuple[Spelling, ...], openers: frozenset[int]) -> Spellings:
 def keywords(name: str, given: Any) -> Keywords | Spellings:
     """Parse terms: a mapping of terms to boosts, a list of terms or of (term, boost) pairs, or one text.
 
-    The text has commas between terms, or is a JSON object or list. A term is a text or a list of token ids. Raises
-    ParameterError.
+    The text has commas between terms, and perhaps after the last one, or is a JSON object or list. A term is a text or
+    a list of token ids. A blank text holds no terms. Raises ParameterError, also for an empty term.
     """
     if isinstance(given, Keywords | Spellings):
         return given
@@ -117,7 +117,8 @@ def _pairs(name: str, given: Any) -> Iterator[tuple[Any, Any]]:
     if isinstance(given, str) and given.lstrip().startswith(("{", "[")):
         given = _of_json(name, given)
     if isinstance(given, str):
-        return ((term, None) for term in given.split(",") if term.strip())
+        *terms, last = given.split(",")
+        return ((term, None) for term in ([*terms, last] if last.strip() else terms))
     if isinstance(given, Mapping):
         return iter(given.items())
     if isinstance(given, Iterable) and not isinstance(given, bytes):

@@ -16,7 +16,7 @@ from transept.core.scheduling.sequence import SampledToken, Sequence, SequenceSt
 End = tuple[SequenceStatus, int | None]  # status and stop_reason of a sequence that ends
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Continuation:
     """A beam with one more token. total: sum of its log probabilities and boosts, by which beams are ranked."""
 

@@ -18,13 +18,14 @@ from transept.core.scheduling.sequence import SampledToken, Sequence, SequenceSt
 MOST_SEQS = 1 << 30  # no limit
 SLACK = 4.0  # nats; a follower is dropped if its total is so far below the best sure total
 REACH = 25 / 6  # a term's first token may be REACH * its boost nats less likely than the likeliest token
+DOUBT = 1.2  # per nat; REACH is multiplied by DOUBT times the likeliest token's negative log probability, at most by 1
 AGREEMENT = 3  # a greedy search keeps one beam after this many tokens without an open match
 ROUNDING = 1e-3  # nats; smaller differences between sums of boosts are rounding errors
 REPEATS = 16  # tokens in which a term gets its boosts once, so that boosts cause no repetition
 ContinuesWord = Callable[[int, int], bool]  # (last token, next token); see StopChecker.continues_word
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Branch(Continuation):
     """A continuation of a beam by one token.
 
@@ -54,7 +55,8 @@ class KeywordSearch(BeamSearch):
 
     A match is open until its term is complete and its word has ended. Beams are ranked by their sure totals, as if
     their open matches broke off. So a keyword displaces no beam before it is complete. Up to FOLLOWERS more sequences
-    follow open matches that are not among the beams, while their totals are within SLACK.
+    follow open matches that are not among the beams, while their totals are within SLACK. A follower begins from a
+    beam where the model is in doubt.
 
     num_candidates: tokens that the sampler returns for each beam: the most likely ones, and TERM_CANDIDATES that begin
     or continue a term. width: maximum number of sequences.
@@ -80,7 +82,11 @@ class KeywordSearch(BeamSearch):
         self, beams: list[Sequence], sampled: Mapping[int, list[SampledToken]], end: Callable[[int, int], End | None]
     ) -> list[Continuation]:
         """Advance the search by one step; see `BeamSearch.advance`."""
-        branches = [branch for beam in beams for branch in self._branches(beam, sampled[beam.seq_id])]
+        branches = [
+            branch
+            for rank, beam in enumerate(beams)
+            for branch in self._branches(beam, sampled[beam.seq_id], may_begin=rank < self.num_beams)
+        ]
         branches.sort(key=lambda each: each.sure, reverse=True)
         running: list[Branch] = []
         for rank, branch in enumerate(branches):
@@ -98,24 +104,33 @@ class KeywordSearch(BeamSearch):
                 self._keep(beam)
         return [each for each in self._kept(running) if self._can_win(each)]
 
-    def _branches(self, beam: Sequence, tokens: list[SampledToken]) -> list[Branch]:
-        """Return a beam with each of its next tokens."""
+    def _branches(self, beam: Sequence, tokens: list[SampledToken], may_begin: bool) -> list[Branch]:
+        """Return a beam with each of its next tokens, without tokens that are too unlikely to begin a keyword.
+
+        may_begin: False for a follower, from which no other follower begins.
+        """
         tree, output, found = self.tree, beam.output_token_ids, []
-        state = tree.state(output)
+        state, total = tree.state(output), total_of(beam)
         is_open, unended = tree.refund(state) > 0.0, tree.unended(state)
-        likeliest = max((token.logprob for token in tokens), default=0.0)
-        for token in tokens:
-            if unended and token.boost <= 0.0 and self.continues_word(output[-1], token.token_id):
-                token = token._replace(boost=token.boost - unended)
-            refund = 0.0
-            if token.boost != 0.0:
+        likeliest = max([token.logprob for token in tokens], default=0.0)
+        reach = REACH * min(1.0, DOUBT * -likeliest) if may_begin else 0.0
+        num_plain = self.num_candidates - TERM_CANDIDATES if self.width > self.num_beams else len(tokens)
+        for place, token in enumerate(tokens):
+            boost, refund, begins = tree.gain(state, token.token_id), 0.0, False
+            if is_open or boost != 0.0:
                 after = tree.next(state, token.token_id)
+                begins = tree.length(after) > 1 or token.logprob > likeliest - reach * boost
                 refund = tree.refund(after) + tree.unended(after)
                 if repeated := tree.repeated(after, [*output, token.token_id], REPEATS):
-                    token, refund = token._replace(boost=token.boost - repeated), 0.0
-            total = total_of(beam) + token.logprob + token.boost
-            begins = is_open or token.logprob > likeliest - REACH * token.boost
-            found.append(Branch(beam, token, total, total - refund, begins))
+                    boost, refund = boost - repeated, 0.0
+            if place >= num_plain and not begins:
+                continue
+            if unended and boost <= 0.0 and self.continues_word(output[-1], token.token_id):
+                boost -= unended
+            if boost != 0.0:
+                token = token._replace(boost=boost)
+            of_branch = total + token.logprob + boost
+            found.append(Branch(beam, token, of_branch, of_branch - refund, begins))
         return found
 
     def _kept(self, running: list[Branch]) -> list[Branch]:

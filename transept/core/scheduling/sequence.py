@@ -16,7 +16,8 @@ class SampledToken(NamedTuple):
     """A drawn token, as the execution side returns it.
 
     top: log probabilities of the most likely tokens and the drawn one, if the request asks for them.
-    boost: what keywords added to the log probability; negative if a match of a keyword ended incomplete.
+    boost: what keywords added to the log probability; negative if a match of a keyword ended incomplete. A
+    KeywordSearch sets it.
     """
 
     token_id: int
