@@ -28,8 +28,8 @@ import numpy as np
 import torch
 
 from benchmarks.rare_names import CHOSEN_WITH, FRESH
-from benchmarks.transcripts import clips, normalize
-from benchmarks.whisper import checkpoint, windows
+from benchmarks.transcripts import clips, normalize, seconds_of
+from benchmarks.whisper import checkpoint
 from transept import Engine, SamplingParams, Transcriber, Transcript
 from transept.multimodal.audio import load_audio
 
@@ -152,10 +152,13 @@ def costs(directory: Path, terms: Sequence[str], beams: int, turns: int = 5) -> 
     changes it little. The turns alternate, and encoder outputs and terms are cached after the first.
     """
     engine = Engine(directory, num_threads=1)
-    prompts: list[Any] = [
-        {"multi_modal_data": {"audio": (heard, 16_000)}}
-        for heard in [*windows("librivox"), *windows("prompts-en")][:WINDOWS]
+    lower = {term.lower() for term in terms}
+    unsaid = [
+        clip.waveform
+        for clip in [*clips("librivox"), *clips("prompts-en")]
+        if lower.isdisjoint(normalize(clip.text).split()) and seconds_of(clip.waveform) < 30.0
     ]
+    prompts: list[Any] = [{"multi_modal_data": {"audio": (each, 16_000)}} for each in unsaid[:WINDOWS]]
     common = {"temperature": 0.0, "max_tokens": 100, "detokenize": False, "num_beams": beams, "early_stopping": True}
     ways = [SamplingParams(keywords=keywords, **common) for keywords in ((), terms)]  # type: ignore[arg-type]
     least: list[list[float]] = [[] for _ in ways]  # seconds of each step
