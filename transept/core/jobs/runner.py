@@ -235,8 +235,9 @@ class JobRunner:
         if channel.events or not channel.unfinished:
             return False
         unfinished = self._core.has_unfinished
-        for pool in self._pools:
-            pool.relieve(unfinished)
+        self._pool.relieve(unfinished)
+        self._slow_pool.relieve(unfinished)
+        self._urgent_pool.relieve(False)  # its threads keep their priority
         if unfinished or more:
             return unfinished
         if self._offloaded or self.tasks.listening or channel.idles:
