@@ -366,9 +366,9 @@ def test_the_policy_is_the_one_measured_for_the_model(transcriber: Transcriber) 
     assert live_policy(view(32, 32)) == live_policy(view(6, 6)) == "attention"
 
 
-def words(*texts: str, reached: float = 0.0) -> list[HeardWord]:
+def words(*texts: str, probability: float = 1.0) -> list[HeardWord]:
     return [
-        HeardWord(WordTiming(f" {text}", [0], float(at), float(at + 1), 1.0), reached or at + 1.0)
+        HeardWord(WordTiming(f" {text}", [0], float(at), float(at + 1), probability), at + 1.0)
         for at, text in enumerate(texts)
     ]
 
@@ -388,6 +388,14 @@ def test_attention_stops_at_the_frontier() -> None:
     assert policy.num_final(words("the", "cat", "sat"), 3.0) == 2
     assert policy.num_final(words("the", "cat", "sat"), 4.5) == 3
     assert policy.num_final([], 4.5) == 0
+
+
+def test_attention_waits_longer_for_unlikely_words() -> None:
+    policy = Attention(0.5)
+    assert policy.num_final(words("the", "cat", "sat", probability=0.5), 3.0) == 2
+    assert policy.num_final(words("the", "cat", "sat", probability=0.4), 3.0) == 1
+    assert policy.num_final(words("the", "cat", "sat", probability=0.0), 3.0) == 0
+    assert policy.num_final(words("the", "cat", "sat", probability=0.0), 5.6) == 3, "an utterance is never stuck"
 
 
 def test_live_options_have_the_defaults_of_the_documentation() -> None:

@@ -49,8 +49,17 @@ class LiveOptions:
         int, live("passes in succession that must agree on a word; for agreement", metavar="N", ge=2, le=10)
     ] = 2
     frontier: Annotated[
-        float, live("audio at the end whose words are not final yet; for attention", metavar="S", ge=0.0, le=5)
-    ] = 0.6
+        float | None,
+        live(
+            "audio at the end whose words are not final yet; for attention",
+            "It is divided by the word's probability, so unlikely words wait longer, up to five times as long. None: "
+            "0.5 for decoders of at most four layers, as in tiny, and else 0.7.",
+            metavar="S",
+            default="by model",
+            ge=0.0,
+            le=5,
+        ),
+    ] = None
     encoder_margin: Annotated[
         float | None,
         live(

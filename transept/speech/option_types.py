@@ -131,7 +131,7 @@ class LiveOptionKeywords(TypedDict, total=False):
     policy: Literal["auto", "attention", "agreement"]
     min_chunk: float
     passes: int
-    frontier: float
+    frontier: float | None
     encoder_margin: float | None
     longest_audio: float
     vad_threshold: float

@@ -93,6 +93,7 @@ class SpeechModel:
         self.fps = self.spec.frames_per_second
         self.window_frames = round(self.ask("window_seconds", self.view) * self.fps)
         self.vocab_size = engine.shape.vocab_size
+        self.num_decoder_layers = engine.shape.num_decoder_layers
         self.max_positions = engine.shape.max_target_positions or UNBOUNDED_POSITIONS
         self.alignment_heads = self._alignment_heads(engine)
         self.short_contexts = ShortContexts()

@@ -48,7 +48,10 @@ class Committed:
 
 @dataclass(frozen=True)
 class Tentative:
-    """The present guess of the text after the last committed word; may be empty. It replaces the previous Tentative."""
+    """The present guess of the text after the last committed word; may be empty. It replaces the previous Tentative.
+
+    It ends before the first unlikely word at the end of the audio, which is only half heard.
+    """
 
     text: str
 

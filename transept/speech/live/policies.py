@@ -13,6 +13,10 @@ from typing import Protocol
 from transept.speech.live.hypothesis import HeardWord
 from transept.speech.live_options import AGREEMENT, LiveOptions
 
+FEW_LAYERS = 4  # of the decoder, as in tiny
+SHORT_FRONTIER, LONG_FRONTIER = 0.5, 0.7  # seconds; default of `frontier`
+LEAST_PROBABILITY = 0.2  # by which `frontier` is divided: no word waits longer than five times `frontier`
+
 
 class Policy(Protocol):
     """Decides for one utterance. `num_final` is called once for each trusted hypothesis."""
@@ -28,9 +32,10 @@ class Policy(Protocol):
 
 
 class Attention:
-    """Words are final up to the first one for which the decoder attends to the last `frontier` seconds of audio.
+    """Words are final up to the first one for which the decoder attends to the end of the audio.
 
-    For the last word it is twice as many seconds, since it may be the beginning of a longer word.
+    The end is the last `frontier` seconds, divided by the word's probability, so unlikely words wait for more audio.
+    For the last word it is at least twice `frontier`, since the word may be the beginning of a longer one.
     """
 
     def __init__(self, frontier: float) -> None:
@@ -40,7 +45,9 @@ class Attention:
         """See Policy."""
         last = max((number for number, word in enumerate(words) if word.key), default=0)
         for number, word in enumerate(words):
-            if word.reached > end - self.frontier * (2 if number == last else 1):
+            probability = max(word.timing.probability, LEAST_PROBABILITY) if word.key else 1.0
+            wait = self.frontier * max(1 / probability, 2 if number == last else 1)
+            if word.reached > end - wait:
                 return number
         return len(words)
 
@@ -72,9 +79,13 @@ class Agreement:
         self._earlier.clear()
 
 
-def policy_of(options: LiveOptions, name: str) -> Policy:
+def policy_of(options: LiveOptions, name: str, num_decoder_layers: int) -> Policy:
     """Return the policy for one utterance."""
-    return Agreement(options.passes) if name == AGREEMENT else Attention(options.frontier)
+    if name == AGREEMENT:
+        return Agreement(options.passes)
+    if options.frontier is not None:
+        return Attention(options.frontier)
+    return Attention(SHORT_FRONTIER if num_decoder_layers <= FEW_LAYERS else LONG_FRONTIER)
 
 
 def _num_common(keys: Sequence[str], earlier: Sequence[str]) -> int:

@@ -109,7 +109,7 @@ class LiveTranscription:
         if stretch.starts:
             if stretch.begin - self._spoken_to > LONGEST_GAP * SAMPLE_RATE and self._number:
                 self.context.clear()
-            policy = policy_of(self.live, self.policy)
+            policy = policy_of(self.live, self.policy, self.model.num_decoder_layers)
             self._utterance = Utterance(self.model, self.options, self.live, policy, stretch.begin)
             self._settled = None
             yield SpeechStarted(round(stretch.begin / SAMPLE_RATE, 2))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Generator, Sequence
 from functools import lru_cache, partial
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from transept.speech.word_breaks import lasting
 KEPT_SECONDS = 2.0  # of audio of committed words that is kept when older audio is dropped
 LEAST_PREFIX = 2  # committed words whose audio is kept
 STUCK_SECONDS = 4.0  # of audio that is kept although none of its words is committed
+HALF_HEARD, HALF_HEARD_SECONDS = 0.5, 0.2  # a less likely word, so near the end of the audio, is half heard
 BROKEN = ("-", "...", "…")  # marks after an unfinished word
 RETRY_MARGIN = 4.0  # more seconds of silence that the encoder reads if a text is in doubt
 LONGEST_BEYOND = 5.0  # seconds beyond longest_audio before tentative words are committed to make room
@@ -117,9 +119,12 @@ class Utterance:
 
     @property
     def tentative(self) -> str:
-        """The text after the committed words."""
-        is_trusted = self.last is not None and self.last.is_trusted
-        return "".join(word.text for word in self.last.words) if self.last is not None and is_trusted else ""
+        """The text after the committed words, up to the first word that is only half heard."""
+        if self.last is None or not self.last.is_trusted:
+            return ""
+        words, latest = self.last.words, self.end / SAMPLE_RATE - HALF_HEARD_SECONDS
+        shown = takewhile(lambda word: word.reached <= latest or word.timing.probability >= HALF_HEARD, words)
+        return "".join(word.text for word in shown)
 
     def drop_audio(self, context: Context) -> list[Word]:
         """Drop the audio of older committed words if there is too much audio, and move their text to the context.
