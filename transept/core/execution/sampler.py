@@ -231,7 +231,6 @@ def _with_terms(
 ) -> Chosen:
     """Add the best tokens of keywords to the most likely ones, `plain` [rows, tokens], for a KeywordSearch.
 
-    The search itself knows the boosts.
     logits: [rows, vocabulary], without scores. total: [rows, 1], to subtract from logits for log probabilities.
     """
     chosen, is_new = scores.joined(plain, logits, TERM_CANDIDATES)
