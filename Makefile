@@ -84,8 +84,8 @@ test-windows-kernels: $(if $(WINE),$(CROSS)/.installed)
 	TRANSEPT_TARGET=win_amd64 $(CROSS)/bin/python setup.py --quiet build_ext --build-lib $(WINDOWS); \
 	$(CROSS)/bin/python -m ziglang c++ -target x86_64-windows-gnu -std=c++17 -O1 -o $(WINDOWS)/driver.exe \
 		tests/windows/driver.cpp; \
-	for dll in $(WINDOWS)/transept/core/kernels/cpu/lib/*.dll; do echo $$dll; \
-	WINEPREFIX=$(CURDIR)/$(WINDOWS)/wine WINEDEBUG=-all $(WINE) $(WINDOWS)/driver.exe $$dll; done
+	export WINEDEBUG=-all WINEPREFIX=$$(mktemp -d); trap 'rm -rf "$$WINEPREFIX"' EXIT; \
+	for dll in $(WINDOWS)/transept/core/kernels/cpu/lib/*.dll; do echo $$dll; $(WINE) $(WINDOWS)/driver.exe $$dll; done
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

@@ -8,6 +8,9 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#if defined(_WIN32)
+#include <malloc.h>
+#endif
 
 #include "export.h"
 #include "parallel.h"
@@ -85,14 +88,22 @@ std::shared_mutex kernels_running;
 
 void Buffer::grow(size_t bytes) {
   free();
+#if defined(_WIN32)
+  memory = _aligned_malloc(bytes, 64);
+#else
   memory = std::aligned_alloc(64, bytes);
+#endif
   if (!memory) throw NoMemory(bytes);
   size = bytes;
   scratch_bytes.fetch_add((int64_t)bytes, std::memory_order_relaxed);
 }
 
 void Buffer::free() {
+#if defined(_WIN32)
+  _aligned_free(memory);
+#else
   std::free(memory);
+#endif
   scratch_bytes.fetch_sub((int64_t)size, std::memory_order_relaxed);
   memory = nullptr, size = 0;
 }
