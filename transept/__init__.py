@@ -80,7 +80,9 @@ if TYPE_CHECKING:
     from transept.text.generated_text import GeneratedText as GeneratedText
     from transept.text.generated_text import TextUpdate as TextUpdate
     from transept.text.generator import TextGenerator as TextGenerator
+    from transept.text.scoring import TextScore as TextScore
     from transept.text.tasks import generate as generate
+    from transept.text.tasks import score as score
     from transept.text.tasks import summarize as summarize
     from transept.text.tasks import translate as translate
     from transept.vision.image_text import ImageText as ImageText
@@ -119,7 +121,8 @@ _NAMES_OF_MODULES = {
     "transept.speech.voices.store": "Voices",
     "transept.text.generated_text": "GeneratedText TextUpdate",
     "transept.text.generator": "TextGenerator",
-    "transept.text.tasks": "generate summarize translate",
+    "transept.text.scoring": "TextScore",
+    "transept.text.tasks": "generate score summarize translate",
     "transept.vision.image_text": "ImageText",
     "transept.vision.reader": "VisionReader",
     "transept.vision.tasks": "caption read_text",

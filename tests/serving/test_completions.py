@@ -10,7 +10,7 @@ import pytest
 from serve_process import PATIENCE, ServeProcess
 from text.small_checkpoints import TEXTS
 
-from transept import Engine, SamplingParams
+from transept import Engine, SamplingParams, TextGenerator
 from transept.serving.http.completion_jobs import Piece
 from transept.serving.http.token_logprobs import logprobs_of
 
@@ -244,6 +244,38 @@ def test_zero_logprobs_are_those_of_the_tokens_alone(openai_client: openai.OpenA
     assert told.top_logprobs == [{}, {}, {}]
 
 
+def test_an_echo_scores_the_decoder_prompt(openai_client: openai.OpenAI, t5: Engine) -> None:
+    text = "the rain falls"
+    score = TextGenerator.from_engine(t5).score(PROMPTS[0], text)
+    asked: dict[str, Any] = {
+        "model": "t5",
+        "prompt": PROMPTS[0],
+        "logprobs": 2,
+        "echo": True,
+        "extra_body": {"decoder_prompt": text},
+    }
+    answer = openai_client.completions.create(max_tokens=0, **asked)
+    (choice,) = answer.choices
+    assert choice.text == text
+    assert choice.logprobs is not None
+    first, *others = choice.logprobs.token_logprobs or ()
+    assert first is None
+    assert others == pytest.approx(score.logprobs[:-1], abs=1e-3)  # all but the end of the sequence
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens == 0
+
+    (longer,) = openai_client.completions.create(max_tokens=4, **asked).choices
+    plain = {**asked, "echo": False, "max_tokens": 4}
+    (after,) = openai_client.completions.create(**plain).choices
+    assert longer.text == text + after.text
+    assert longer.logprobs is not None
+    assert after.logprobs is not None
+    assert longer.logprobs.token_logprobs == [
+        *(choice.logprobs.token_logprobs or ()),
+        *(after.logprobs.token_logprobs or ()),
+    ]
+
+
 @pytest.mark.parametrize(
     ("options", "param", "message"),
     [
@@ -255,7 +287,8 @@ def test_zero_logprobs_are_those_of_the_tokens_alone(openai_client: openai.OpenA
         ({"prompt": ["a", [1, 99999]]}, "prompt[1]", r"prompt\[1\]"),
         ({"prompt": ["a", "b", "word " * 500], "model": "bart"}, "prompt[2]", r"prompt\[2\].*this model reads 96"),
         ({"prompt": "word " * 500, "model": "bart"}, "prompt", "this model reads 96"),
-        ({"echo": True}, "echo", "does not contain the prompt"),
+        ({"echo": True}, "echo", "send one, or leave echo out"),
+        ({"echo": True, "stream": True, "extra_body": {"decoder_prompt": "a"}}, "echo", "cannot be streamed"),
         ({"suffix": "the end"}, "suffix", "cannot insert text"),
         ({"n": 0}, "n", "at least 1 and at most 128"),
         ({"n": 129}, "n", "at least 1 and at most 128"),

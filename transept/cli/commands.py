@@ -17,6 +17,7 @@ COMMANDS: Mapping[str, str] = {
     "translate": "translate text files",
     "translate-subtitles": "translate subtitles, and keep their times",
     "generate": "give text files to a model unchanged, and print its output",
+    "score": "print how likely a model finds given texts",
     "read": "read the text in images",
     "batch": "run a model over many files, on replicas of it on this machine or a Ray cluster",
     "serve": "serve models over HTTP: OpenAI's API, and a page for the browser",

@@ -18,7 +18,18 @@ from transept.option_names import hint
 from transept.options import declared
 
 NEGATIVE_NUMBER = re.compile(r"-(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?$")
-NAMED = ("FILE", "DIR", "FOLDER", "IN", "OUT", "AUDIO", "RECORDING", "INPUT")  # values that name files
+NAMED = (
+    "FILE",
+    "DIR",
+    "FOLDER",
+    "IN",
+    "OUT",
+    "AUDIO",
+    "RECORDING",
+    "INPUT",
+    "DOCUMENTS",
+    "TARGETS",
+)  # values that name files
 LISTED = ("KIND,KIND,...", "NAME,...", "A=B,...", "TERM,...")  # values that need an entry
 TRUTHS = ("true", "false")  # values of a flag in openai-whisper's command, in any case
 

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 import numpy as np
 
@@ -29,13 +29,14 @@ from transept.speech.transcript import Transcript, TranscriptionInfo
 from transept.text.generated_text import GeneratedText
 from transept.text.generator import TextGenerator
 from transept.text.job import Task
+from transept.text.scoring import Scorer, TextScore
 from transept.vision.image_text import ImageText
 from transept.vision.reader import BLANK_PAGE, VisionReader
 
 if TYPE_CHECKING:
     from transept.core.option_types import EngineKeywords
     from transept.speech.option_types import LiveKeywords, TranscriptionKeywords
-    from transept.text.option_types import TranslationKeywords
+    from transept.text.option_types import ScoringKeywords, TranslationKeywords
     from transept.vision.option_types import ReadingKeywords
 
 HEARTBEAT_SECONDS = 1  # of audio
@@ -211,6 +212,14 @@ class AsyncTextGenerator(_AsyncTasks):
     async def run(self, task: Task, document: str, **options: Unpack[TranslationKeywords]) -> GeneratedText:
         """Generate a text for one document. Raises as TextGenerator, and QueueFullError or EngineClosedError."""
         return await last(self.engine.run(self.job(task, document, **options)))
+
+    async def score(self, document: str, text: str, **options: Unpack[ScoringKeywords]) -> TextScore:
+        """Return how likely the model finds a text for one document. options, errors: see TextGenerator.score.
+
+        Also raises QueueFullError.
+        """
+        scorer = Scorer(self.generator.engine, options)
+        return cast("TextScore", await last(self.engine.run(scorer.score_for(document, text))))
 
     async def stream(
         self, task: Task, document: str, **options: Unpack[TranslationKeywords]

@@ -43,7 +43,7 @@ class DocumentEncoder:
     ) -> None:
         self.tokenizer = tokenizer
         self.prefix = task.prefix
-        before, after = task.special_tokens or _own_special_tokens(tokenizer)
+        before, after = task.special_tokens or own_special_tokens(tokenizer)
         self.before, self.after = list(before), list(after)
         self.limit = limit
         self.truncate = truncate
@@ -109,7 +109,7 @@ def _places(encoded: Any, prefix_length: int) -> list[int] | None:
     return places if all(one <= other for one, other in pairwise(places)) else None
 
 
-def _own_special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
+def own_special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
     """Return the tokens that the tokenizer puts before and after a text."""
     content = list(tokenizer("a", add_special_tokens=False).input_ids)
     framed = list(tokenizer("a").input_ids)

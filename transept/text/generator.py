@@ -7,10 +7,10 @@ its plugin's TextSpec, and a checkpoint's settings of a task from ``task_specifi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
 from transept.core.config import EngineConfig
 from transept.core.engine import ClosesEngine, Engine
@@ -24,11 +24,12 @@ from transept.text.document import write_for
 from transept.text.encoding import EncodedDocument
 from transept.text.generated_text import GeneratedText, TextUpdate
 from transept.text.job import Task, TextJob, make_job, offered_tasks
-from transept.text.options import TextOptions, TranslationOptions
+from transept.text.options import ScoringOptions, TextOptions, TranslationOptions
+from transept.text.scoring import Scorer, TextScore, paired
 
 if TYPE_CHECKING:
     from transept.core.option_types import EngineKeywords
-    from transept.text.option_types import TextKeywords, TranslationKeywords
+    from transept.text.option_types import ScoringKeywords, TextKeywords, TranslationKeywords
 
 
 class TextGenerator(ClosesEngine):
@@ -133,6 +134,34 @@ class TextGenerator(ClosesEngine):
         """Generate text from one document or several, which the model reads unchanged. Options: see the class."""
         return self._complete("generate", documents, options)
 
+    @overload
+    def score(self, documents: str, targets: str, **options: Unpack[ScoringKeywords]) -> TextScore: ...  # type: ignore[overload-overlap]
+    @overload
+    def score(
+        self, documents: str | Iterable[str], targets: str | Iterable[str], **options: Unpack[ScoringKeywords]
+    ) -> list[TextScore]: ...
+    @shows_options(ScoringOptions, without=("chunk",))
+    def score(
+        self, documents: str | Iterable[str], targets: str | Iterable[str], **options: Unpack[ScoringKeywords]
+    ) -> TextScore | list[TextScore]:
+        """Return how likely the model finds a target text for a document.
+
+        Several documents and as many targets are pairs, in their order; one document, or one target, goes with each of
+        the others. Returns a list for several, in which a pair that failed has an `error`; a single pair raises its
+        error. A document with several targets is encoded once.
+        task: how the model is given a document, as by the method of this name. source, target: languages, as for
+        `translate`. truncate, max_source_tokens: see the class.
+        Raises ParameterError for a bad option, and for numbers of documents and targets that differ.
+        """
+        scorer, pairs = Scorer(self.engine, options), paired(documents, targets)
+        with closing(self._run(scorer.score_for(*pair) for pair in pairs)) as events:
+            results = dict(events)
+        is_single = isinstance(documents, str) and isinstance(targets, str)
+        return cast(
+            "TextScore | list[TextScore]",
+            _in_order(results, is_single, lambda index, error: TextScore.failed(pairs[index][1], error)),
+        )
+
     @shows_options(TranslationOptions, SamplingParams, without=WITHOUT_RESULT)
     def stream(
         self, task: Task, documents: str | Iterable[str], **options: Unpack[TranslationKeywords]
@@ -190,18 +219,28 @@ class TextGenerator(ClosesEngine):
         with closing(self._run(write_for(each, job, stream=False) for each in encoded.values())) as events:
             for number, result in events:
                 results[numbers[number]] = result
-        for each in results.values():
-            if isinstance(each, TranseptError) and (isinstance(documents, str) or isinstance(each, EngineClosedError)):
-                raise each
-        texts = [
-            GeneratedText.failed(each) if isinstance(each, TranseptError) else each
-            for _, each in sorted(results.items())
-        ]
-        return texts[0] if isinstance(documents, str) else texts
+        return cast(
+            "GeneratedText | list[GeneratedText]",
+            _in_order(results, isinstance(documents, str), lambda _, error: GeneratedText.failed(error)),
+        )
 
     def _run(self, jobs: Iterable[Job]) -> Generator[tuple[int, Any], None, None]:
         """Run documents' jobs. Twice as many as run at a time are started, so that the batch stays full."""
         return self.engine.runner.run(jobs, max_jobs=2 * self.engine.config.max_num_seqs)
+
+
+def _in_order(results: Mapping[int, Any], is_single: bool, failed: Callable[[int, TranseptError], Any]) -> Any:
+    """Return results in the order of their indices; an error becomes a failed result. is_single: return the only one.
+
+    Raises the error of a single one, and EngineClosedError of any.
+    """
+    for each in results.values():
+        if isinstance(each, TranseptError) and (is_single or isinstance(each, EngineClosedError)):
+            raise each
+    ordered = [
+        failed(index, each) if isinstance(each, TranseptError) else each for index, each in sorted(results.items())
+    ]
+    return ordered[0] if is_single else ordered
 
 
 def _several(documents: Any) -> Iterable[str]:

@@ -5,6 +5,8 @@ Generated from the declarations of options by `make option-types`; do not edit.
 
 from __future__ import annotations
 
+from typing import Literal, TypedDict
+
 from transept.core.option_types import EngineKeywords
 from transept.core.request.option_types import SingleTextKeywords
 
@@ -27,6 +29,25 @@ class TranslationKeywords(TextKeywords, total=False):
     src_lang: str | None
     target_language: str | None
     tgt_lang: str | None
+
+
+class ScoringKeywords(TypedDict, total=False):
+    """The options of a score."""
+
+    truncate: bool
+    max_source_tokens: int | None
+    source: str | None
+    target: str | None
+    task: Literal["generate", "summarize", "translate"]
+    truncation: bool
+    source_language: str | None
+    src_lang: str | None
+    target_language: str | None
+    tgt_lang: str | None
+
+
+class ScoringAndEngineKeywords(ScoringKeywords, EngineKeywords, total=False):
+    """The options of a score and of its engine."""
 
 
 class TextAndEngineKeywords(TextKeywords, EngineKeywords, total=False):

@@ -1,4 +1,4 @@
-"""TextOptions, TranslationOptions: the options of text tasks, in addition to SamplingParams.
+"""TextOptions, TranslationOptions, ScoringOptions: the options of text tasks, in addition to SamplingParams.
 
 Commands take their flags from these declarations. Languages and the longest document are checked later, with the model.
 No torch here.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Literal
 
 from transept.errors import ParameterError
-from transept.options import MAX_INTEGER, Option, declares_options, take_options
+from transept.options import MAX_INTEGER, Option, declares_options, refusal, take_options
 
 SUMMARIZE_MODEL = "facebook/bart-large-cnn"  # default
 TRANSLATE_MODEL = "google-t5/t5-base"
@@ -89,3 +89,22 @@ class TranslationOptions(TextOptions):
             flag="target_language",
         ),
     ] = None
+
+
+@declares_options("score has no option")
+@dataclass(frozen=True)
+class ScoringOptions(TranslationOptions):
+    """How documents are given to a model that scores texts.
+
+    Raises ParameterError as TextOptions, and for chunk: a score is of a whole document.
+    """
+
+    task: Annotated[
+        Literal["generate", "summarize", "translate"],
+        Option("how the model is given documents; generate: unchanged", group="scores"),
+    ] = "generate"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.chunk:
+            raise refusal(self, "a score is of a whole document, not of chunks; leave {chunk} out, or {truncate=True}")

@@ -1,4 +1,4 @@
-"""summarize, translate, generate: TextGenerator's tasks with a model that is loaded for one call."""
+"""summarize, translate, generate, score: TextGenerator's tasks with a model that is loaded for one call."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ from transept.option_names import shows_options
 from transept.options import split_options
 from transept.text.generated_text import GeneratedText
 from transept.text.generator import TextGenerator
-from transept.text.options import SUMMARIZE_MODEL, TRANSLATE_MODEL, TranslationOptions
+from transept.text.options import SUMMARIZE_MODEL, TRANSLATE_MODEL, ScoringOptions, TranslationOptions
+from transept.text.scoring import TextScore
 
 if TYPE_CHECKING:
-    from transept.text.option_types import TextAndEngineKeywords, TranslationAndEngineKeywords
+    from transept.text.option_types import (
+        ScoringAndEngineKeywords,
+        TextAndEngineKeywords,
+        TranslationAndEngineKeywords,
+    )
 
 
 @overload
@@ -66,6 +71,29 @@ def generate(
     """Generate text from a document, or return a list for several. Options: see TextGenerator.generate and Engine."""
     generator, own = _load(model, options)
     return generator.generate(documents, **own)
+
+
+@overload
+def score(  # type: ignore[overload-overlap]
+    documents: str, targets: str, model: str | Path, **options: Unpack[ScoringAndEngineKeywords]
+) -> TextScore: ...
+@overload
+def score(
+    documents: str | Iterable[str],
+    targets: str | Iterable[str],
+    model: str | Path,
+    **options: Unpack[ScoringAndEngineKeywords],
+) -> list[TextScore]: ...
+@shows_options(TextGenerator.score, EngineConfig, without=("self",))
+def score(
+    documents: str | Iterable[str],
+    targets: str | Iterable[str],
+    model: str | Path,
+    **options: Unpack[ScoringAndEngineKeywords],
+) -> TextScore | list[TextScore]:
+    """Return how likely a model finds a target text for a document. Options: see TextGenerator.score and Engine."""
+    engine, own = split_options("there is no option", options, EngineConfig, ScoringOptions)
+    return TextGenerator(model, **engine).score(documents, targets, **own)
 
 
 def _load(model: str | Path, options: Mapping[str, Any]) -> tuple[TextGenerator, dict[str, Any]]:

@@ -18,6 +18,8 @@ from transept.core.parallel.pipeline_stage import PipelineStage
 from transept.core.request.prompt_probe import ProbeResult, PromptProbe
 from transept.core.scheduling.step import SequenceGroupMetadata
 
+POSITIONS_AT_ONCE = 64  # bounds the memory of a long prompt's logits
+
 
 class PromptProbes:
     """The probes of one step. Attention layers capture the requested weights through ``metadata.capture``."""
@@ -56,9 +58,11 @@ class PromptProbes:
         parts: list[Tensor] = []  # each probe's log probabilities and its weights, as requested
         for request_id, (probe, first) in self.probes.items():
             if probe.logprobs:
-                positions, tokens = upload(probe.logprobs, hidden.device).T
-                logits = _within_limit(compute_logits(hidden[first + positions]), probe).float()
-                parts.append(logits.log_softmax(dim=-1).gather(1, tokens[:, None]))
+                found = []
+                for pairs in upload(probe.logprobs, hidden.device).split(POSITIONS_AT_ONCE):
+                    logits = _within_limit(compute_logits(hidden[first + pairs[:, 0]]), probe).float()
+                    found.append(logits.log_softmax(dim=-1).gather(1, pairs[:, 1:]))
+                parts.append(torch.cat(found))
             if probe.cross_attention_heads:
                 parts.append(self._weights(request_id, hidden))
         self._download = Download(parts)

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 from transept.core.engine import Engine
 from transept.core.jobs.job import Job, Offload, Submit, Wait
 from transept.core.outputs import CompletionOutput, RequestOutput
 from transept.core.request.inputs import PreparedRequest
+from transept.core.request.prompt_probe import PromptProbe
 from transept.core.request.prompts import Prompt, Request
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import TranseptError
 from transept.text.document import settled
+
+
+class Echoes(Enum):
+    """Whether choices begin with the decoder prompt: no, yes, or yes and nothing follows it."""
+
+    NONE = 0
+    BEFORE = 1
+    ALONE = 2
 
 
 @dataclass(frozen=True)
@@ -33,14 +43,39 @@ class Piece:
     finish_reason: str | None
     cumulative_logprob: float
     num_prompt_tokens: int
+    echo: Echo | None = None
+
+    @property
+    def with_echo(self) -> Piece:
+        """The piece with its echo before it."""
+        if self.echo is None:
+            return self
+        logprobs = None if self.logprobs is None else [*self.echo.logprobs, *self.logprobs]
+        return replace(
+            self,
+            text=self.echo.text + self.text,
+            token_ids=[*self.echo.token_ids, *self.token_ids],
+            logprobs=logprobs,
+        )
 
 
-def complete(engine: Engine, prompts: Sequence[Prompt], params: SamplingParams, stream: bool) -> Job:
+@dataclass(frozen=True)
+class Echo:
+    """The decoder prompt before a choice. logprobs: of each token; the first one has none."""
+
+    text: str
+    token_ids: list[int]
+    logprobs: list[dict[int, float]]
+
+
+def complete(
+    engine: Engine, prompts: Sequence[Prompt], params: SamplingParams, stream: bool, echo: Echoes = Echoes.NONE
+) -> Job:
     """A job for all prompts in one batch, whose result is the list of whole choices. stream: yield their pieces.
 
-    A beam search knows its texts only at the end, so each is one piece.
+    A beam search knows its texts only at the end, so each is one piece. echo: see Echoes; not in a stream.
     """
-    requests: list[PreparedRequest] = yield Offload(lambda: _prepared(engine, prompts, params))
+    requests: list[PreparedRequest] = yield Offload(lambda: _prepared(engine, prompts, params, echo))
     outputs: list[RequestOutput | None] = yield Submit(requests, stream)
     sent: dict[tuple[int, int], tuple[int, int]] = {}  # choice -> characters and tokens that were yielded
     while stream:
@@ -53,20 +88,40 @@ def complete(engine: Engine, prompts: Sequence[Prompt], params: SamplingParams, 
         if all(output is not None and output.finished for output in outputs):
             break
         outputs = yield Wait()
-    return [
+    pieces = [
         _piece(prompt_index, output, completion, completion.text, 0)
         for prompt_index, output in enumerate(outputs)
         if output is not None
         for completion in output.outputs
     ]
+    if echo is Echoes.NONE:
+        return pieces
+    echoes = [_echo(engine.tokenizer, prompt, output) for prompt, output in zip(prompts, outputs, strict=True)]
+    if echo is Echoes.ALONE:
+        pieces = [replace(piece, text="", token_ids=[], logprobs=piece.logprobs and []) for piece in pieces]
+    return [replace(piece, echo=echoes[piece.prompt_index]) for piece in pieces]
 
 
-def _prepared(engine: Engine, prompts: Sequence[Prompt], params: SamplingParams) -> list[PreparedRequest]:
+def _echo(tokenizer: Any, prompt: Any, output: Any) -> Echo:
+    """Return the echo of a finished output. prompt: with a decoder_prompt."""
+    given, token_ids = prompt["decoder_prompt"], output.prompt_token_ids
+    text = given if isinstance(given, str) else tokenizer.decode(token_ids, skip_special_tokens=True)
+    found = () if output.prompt_probe is None else output.prompt_probe.logprobs
+    logprobs = [{token: value} for token, value in zip(token_ids[1:], found, strict=False)]
+    return Echo(text, list(token_ids), [{}, *logprobs])
+
+
+def _prepared(engine: Engine, prompts: Sequence[Prompt], params: SamplingParams, echo: Echoes) -> list[PreparedRequest]:
     """Prepare a request for each prompt. Raises the first one's error, with its number if there are several."""
     requests = []
     for index, prompt in enumerate(prompts):
         try:
-            requests.append(engine.inputs(Request(prompt, params)))
+            request = engine.inputs(Request(prompt, params))
+            if echo is not Echoes.NONE and params.logprobs:
+                places = tuple(enumerate(request.inputs.decoder.token_ids[1:]))
+                params_of = replace(request.sampling_params, prompt_probe=PromptProbe(logprobs=places))
+                request = replace(request, sampling_params=params_of)
+            requests.append(request)
         except TranseptError as error:
             if len(prompts) == 1:
                 raise

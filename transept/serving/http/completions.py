@@ -1,6 +1,6 @@
 """``POST /v1/completions``: OpenAI's completions with an encoder/decoder model, whose encoder reads the prompt.
 
-The decoder generates a new text, so echo and suffix are not supported.
+echo returns the decoder's prompt before the text, for its log probabilities. suffix is not supported.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from transept.options import Option, declares_options, made_of, take_options
 from transept.serving.errors import ApiError
 from transept.serving.http import bodies
 from transept.serving.http.answers import ErrorAnswer, TokenUsage, answers, token_usage
-from transept.serving.http.completion_jobs import Piece, complete
+from transept.serving.http.completion_jobs import Echoes, Piece, complete
 from transept.serving.http.fields import JSON, Body, Given
 from transept.serving.http.places import Place, place_of
 from transept.serving.http.streams import attended, event_stream
@@ -89,7 +89,13 @@ class OwnFields:
     stream_options: Annotated[
         StreamOptions | None, Option("options of a stream", parse=partial(made_of, StreamOptions))
     ] = None
-    echo: Annotated[bool, Option("must be false: there is nothing to echo")] = False
+    echo: Annotated[
+        bool,
+        Option(
+            "begin each text with decoder_prompt",
+            "With logprobs, also its tokens' log probabilities; with max_tokens=0, these alone.",
+        ),
+    ] = False
     suffix: Annotated[str | None, Option("must be empty: encoder/decoder models cannot insert text")] = None
     user: Annotated[str | None, Option("has no effect")] = None
 
@@ -106,6 +112,7 @@ class Asked:
     prompts: list[Prompt]
     params: SamplingParams
     num_choices: int
+    echo: Echoes
 
 
 class Logprobs(TypedDict):
@@ -152,7 +159,7 @@ async def completions(
     request.state.log = {"model": model.name}
     engine = model.text.generator.engine
     answer = Answer(f"cmpl-{request.state.request_id}", model.name, asked, engine.tokenizer)
-    events = ticket.run(complete(engine, asked.prompts, asked.params, asked.fields.stream))
+    events = ticket.run(complete(engine, asked.prompts, asked.params, asked.fields.stream, asked.echo))
     if asked.fields.stream:
         return await event_stream(request, answer.chunks(events), place.stack)
     return await attended(request, answer.whole(events))
@@ -214,7 +221,7 @@ class Answer:
 
     def _choice(self, index: int, piece: Piece, offset: int = 0) -> tuple[dict[str, Any], int]:
         """Return OpenAI's choice, and the offset in its text at which the last token ends."""
-        logprobs = None
+        piece, logprobs = piece.with_echo, None
         if (num_top := self.asked.fields.logprobs) is not None:
             logprobs, offset = logprobs_of(self.tokenizer, piece, num_top, offset)
         choice = {"text": piece.text, "index": index, "logprobs": logprobs, "finish_reason": piece.finish_reason}
@@ -256,8 +263,12 @@ def _asked(body: Given) -> Asked:
         prompts = f"{len(fields.prompt)} prompts with {best_of} choices"
         message = f"{prompts} are more than {MAX_CHOICES} choices in one request: split it"
         raise ApiError(400, message, param="prompt", code="too_many")
+    echo = Echoes.BEFORE if fields.echo else Echoes.NONE
     try:
         options = bodies.as_openai_samples(body.part(SamplingParams))
+        if fields.echo and options.get("max_tokens") == 0:
+            echo = Echoes.ALONE
+            options |= {"max_tokens": 1, "min_tokens": 0}
         params = SamplingParams(**options, logprobs=None if fields.logprobs is None else max(1, fields.logprobs))
         asks_for_samples = "temperature" in options or any(name in body.values for name in ("n", "best_of"))
         if params.beam_search or (HYPOTHESES in body.values and not asks_for_samples):
@@ -271,14 +282,16 @@ def _asked(body: Given) -> Asked:
     decoder_side = None if fields.decoder_prompt is None else _side(fields.decoder_prompt)
     sides: list[Prompt] = [{"encoder_prompt": _side(each), "decoder_prompt": decoder_side} for each in several]
     sent = dict.fromkeys(("n", HYPOTHESES), "best_of") if fields.best_of else {}
-    return Asked(replace(body, sent={**sent, **body.sent}), fields, sides, params, num_choices)
+    return Asked(replace(body, sent={**sent, **body.sent}), fields, sides, params, num_choices, echo)
 
 
 def _refuse(fields: OwnFields) -> None:
     """Raise ApiError for fields that encoder/decoder models cannot support."""
-    if fields.echo:
-        message = "echo: the decoder generates a new text, which does not contain the prompt"
-        raise ApiError(400, f"{message}; leave it out", param="echo", code="unsupported")
+    if fields.echo and fields.decoder_prompt is None:
+        message = "echo returns decoder_prompt before the text: send one, or leave echo out"
+        raise ApiError(400, message, param="echo", code="invalid_value")
+    if fields.echo and fields.stream:
+        raise ApiError(400, "echo cannot be streamed: leave one out", param="echo", code="invalid_value")
     if fields.suffix:
         message = "suffix: an encoder/decoder model cannot insert text before a suffix; leave it out"
         raise ApiError(400, message, param="suffix", code="unsupported")
