@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal
 
+from transept.core.parallel.devices import check_eager, check_gpus, other_accelerator
 from transept.core.parallel.launcher import Launcher
 from transept.core.request.limits import DEFAULT_LIMITS, Limits
 from transept.errors import ParameterError
@@ -279,17 +280,17 @@ class EngineConfig:
         device = self.device
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
-        is_eager = device in ("mps", _other_accelerator())  # PyTorch's own operators compute there
+        is_eager = device in ("mps", other_accelerator())  # PyTorch's own operators compute there
         if not (is_eager or re.fullmatch(r"(cpu|cuda)(:\d{1,3})?", device, re.ASCII)):
             raise refusal(self, f"there is no {{device}} {device!r}; known: auto, cpu, cuda, cuda:0, ..., mps")
         device = "cpu" if device.startswith("cpu:") else device  # PyTorch has only one CPU device
         on_gpu = device.startswith("cuda")
         if is_eager:
-            self._check_eager(device)
+            check_eager(self, device)
         if self.num_ranks > 1 and sys.platform == "win32":
             raise refusal(self, ONE_PROCESS)
         if on_gpu and (self.launcher is None or self.launcher.is_local):  # else the GPUs are on other machines
-            self._check_gpus(device)
+            check_gpus(self, device)
         shorthands = {"auto": "bfloat16", "half": "float16"}  # of a GPU's dtype; a CPU's is float32
         dtype: Any = self.dtype
         if dtype in shorthands:
@@ -315,34 +316,6 @@ class EngineConfig:
                 raise ParameterError(message, param=name, value=size)
         return dataclasses.replace(self, device=device, dtype=dtype, kv_cache_bytes=kv_cache_bytes)
 
-    def _check_eager(self, device: str) -> None:
-        """Raise ParameterError unless PyTorch sees the device, and for options that need kernels of Transept's."""
-        import torch
-
-        if device != _other_accelerator():
-            sees = f"PyTorch {torch.__version__} sees none; use {{device='cpu'}}"
-            raise refusal(self, f"{{device}} is {device!r}, but {sees}")
-        if self.num_ranks > 1 or self.quantization or self.kv_cache_dtype != "auto":
-            options = "{tensor_parallel_size=}, {pipeline_parallel_size=}, {quantization=} and {kv_cache_dtype=}"
-            raise refusal(
-                self, f"on {{device}} {device!r}, one device runs PyTorch's own operators: leave out {options}"
-            )
-
-    def _check_gpus(self, device: str) -> None:
-        """Raise ParameterError unless PyTorch sees the device, and one GPU for each rank."""
-        import torch
-
-        count, num_ranks = torch.cuda.device_count(), self.num_ranks
-        if not torch.cuda.is_available():
-            sees = f"PyTorch {torch.__version__} sees no GPU; use {{device='cpu'}}"
-            raise refusal(self, f"{{device}} is {device!r}, but {sees}")
-        if int(device.partition(":")[2] or 0) >= count:
-            raise refusal(self, f"{{device}} is {device!r}, but PyTorch sees {count} GPUs, from cuda:0 on")
-        if num_ranks > 1 and (device != "cuda" or count < num_ranks):
-            sizes = "{tensor_parallel_size=} and {pipeline_parallel_size=}"
-            found = f"{{device=}} was given, and PyTorch sees {count}"
-            raise refusal(self, f"{sizes} take the first {num_ranks} GPUs of {{device='cuda'}}; {found}")
-
     @property
     def activation_dtype(self) -> str:
         """The dtype of activations. With bfloat16 on a CPU it is float32, and the kernels round their inputs."""
@@ -362,11 +335,3 @@ class EngineConfig:
         decoder_tokens = self.max_decoder_tokens or self.max_num_seqs * (max_target_positions or 1024)
         encoder_tokens = self.max_encoder_tokens or max(ENCODER_TOKENS_A_STEP, max_source_positions or 0)
         return SchedulerConfig(self.max_num_seqs, decoder_tokens, encoder_tokens)
-
-
-def _other_accelerator() -> str | None:
-    """Return the type of PyTorch's accelerator on this machine, such as "mps"; None without one, and for "cuda"."""
-    import torch
-
-    found = torch.accelerator.current_accelerator()
-    return None if found is None or found.type == "cuda" else found.type
