@@ -127,6 +127,8 @@ class BuildKernels(build_ext):
         files = with_headers(source, isa.header)
         text = "".join(file.read_text(encoding="utf-8") for file in files if file.parent.name != "isa")
         options = [*FLAGS, *(each for each in isa.flags if TESTED_AS.get(each, "") in text)]
+        if "ziglang" in compiler():  # which has its own names of processors
+            options = [each.replace("-march=armv8.2-a", "-mcpu=generic+v8_2a") for each in options]
         options.append(f'-DISA_HEADER="isa/{isa.header}"')
         if source.name == "library.cpp":
             options.append(f'-DFINGERPRINT="{content(sources("*.h") + sources("*.cpp"))}"')

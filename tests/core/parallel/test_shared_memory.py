@@ -16,7 +16,7 @@ from transept.core.parallel.connection import anonymous_memory
 from transept.core.parallel.group import ExchangeError, ParallelGroup
 from transept.core.parallel.shared_memory import SLOT_BYTES, SharedMemoryExchange, memory_bytes
 
-pytestmark = pytest.mark.skipif(not shared_memory.serves(), reason="gloo is taken on this processor")
+pytestmark = pytest.mark.skipif(not shared_memory.serves(), reason="gloo is used on this system")
 
 Run = Callable[[Callable[[SharedMemoryExchange, int], Any]], list[Any]]
 

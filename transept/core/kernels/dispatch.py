@@ -29,6 +29,7 @@ from transept.core.kernels.cpu.attention.paged_attention import NO_BIAS as NO_BI
 from transept.core.kernels.cpu.attention.paged_attention import DistanceBias as DistanceBias
 from transept.core.kernels.cpu.attention.paged_attention import PagedWork as PagedWork
 from transept.core.kernels.cpu.elementwise import argmax, norm, rows, uniform
+from transept.core.kernels.cpu.exchange import arrival
 from transept.core.kernels.cpu.fused.decoder_layer import DecoderLayerKernel as DecoderLayerKernel
 from transept.core.kernels.cpu.fused.decoder_layer import DecoderLayersKernel as DecoderLayersKernel
 from transept.core.kernels.cpu.fused.decoder_layer import DecodeStep as DecodeStep
@@ -168,7 +169,7 @@ PACK: Operation[Callable[[Tensor], Panels]] = Operation(
     "pack a weight",
     Kernel(  # for encoders that read audio or images; docs/notes/kernels.md has the word error rates
         panels.pack_int8_for_int8,
-        ("transept_pack_int8", *OF_PANELS),
+        ("transept_pack_int8", "transept_whole_bytes", *OF_PANELS),
         quantization="int8",
         long_inputs=True,
         needs={DOT_U8S8},
@@ -305,8 +306,12 @@ CHEAPEST_PATH = Operation(
 )
 RECURRENCE = Operation("the voice-activity network's memory", Kernel(recurrence.recur, ("transept_recur",)))
 
+# Ranks.
+
+ARRIVE = Operation("wait for the ranks that share memory", Kernel(arrival.arrive, ("transept_arrive",), dtypes=()))
+
 OPERATIONS: tuple[Operation[Any], ...] = (
     *(PACK, PACK_CONVOLUTION, PRODUCT, DECODER_LAYER, FEED_FORWARD, PRODUCT_AND_GELU, ACTIVATE, NORM),
     *(PAGED_ATTENTION, ENCODER_ATTENTION, GPU_ATTENTION, WRITE_SLOTS, WRITE_CACHE),
-    *(ARGMAX, UNIFORM, MEDIANS, CHEAPEST_PATH, RECURRENCE),
+    *(ARGMAX, UNIFORM, MEDIANS, CHEAPEST_PATH, RECURRENCE, ARRIVE),
 )

@@ -1,30 +1,29 @@
 """SharedMemoryExchange: exchanges tensors between the ranks of one machine through memory that all of them map.
 
 A step of a small model makes dozens of exchanges of a few kilobytes. Through sockets, which gloo uses, each takes
-longer than the product before it; here a rank writes its tensor, then a number, and polls the others' numbers.
-
-A rank that sees the number must also see the tensor. x86 makes stores visible in their order; other processors use
-gloo.
+longer than the product before it; here a rank writes its tensor, then a number, and polls the others' numbers. A kernel
+does that, because a rank that sees the number must also see the tensor.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
-import platform
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from transept.core.kernels.dispatch import ARRIVE
 from transept.core.parallel.group import Exchange, ExchangeError
 from transept.system import usable_cores
 
 SLOT_BYTES = 1 << 20  # the largest piece of a tensor: it stays in a core's cache
 LINE = 64  # bytes of a cache line; each rank's numbers have one
-SPIN_SECONDS = 100e-6  # within which another rank usually arrives, if it has its own core
+SPIN_NANOSECONDS = 100_000  # within which another rank usually arrives, if it has its own core
 YIELD_SECONDS = 20e-3  # up to which this rank yields the core; later it sleeps
 NAP_SECONDS = 100e-6
 MOST_VIEWS = 4096
@@ -32,9 +31,8 @@ VARIABLE = "TRANSEPT_EXCHANGE"  # "gloo" instead of shared memory and sockets, f
 
 
 def serves() -> bool:
-    """Return whether ranks on this machine's processor can use a SharedMemoryExchange."""
-    ordered = platform.machine().lower() in ("x86_64", "amd64")
-    return ordered and sys.platform != "win32" and is_local()
+    """Return True if the ranks of this machine can use a SharedMemoryExchange."""
+    return sys.platform != "win32" and is_local()
 
 
 def is_local() -> bool:
@@ -62,14 +60,11 @@ class SharedMemoryExchange(Exchange):
         self._rank, self._size = rank, size
         mapped = mmap.mmap(descriptor, memory_bytes(size))
         os.close(descriptor)
-        self._numbers = memoryview(mapped)[: size * LINE].cast("q")
-        self._lines = [each * LINE // 8 for each in range(size)]
-        self._own = self._lines[rank]
-        self._others = [line for line in self._lines if line != self._own]
         self._memory = torch.frombuffer(mapped, dtype=torch.uint8)
+        self._arrive = partial(ARRIVE.only, self._memory.data_ptr(), rank, size)
         self._views: dict[tuple[int, torch.dtype, torch.Size], list[Tensor]] = {}
         self._num_calls = 0
-        self._spin_seconds = SPIN_SECONDS if size <= usable_cores() else 0.0
+        self._spin_nanoseconds = SPIN_NANOSECONDS if size <= usable_cores() else 0
 
     def gather(self, x: Tensor) -> Sequence[Tensor]:
         """See Exchange."""
@@ -85,27 +80,22 @@ class SharedMemoryExchange(Exchange):
 
     def _gather(self, x: Tensor) -> list[Tensor]:
         self._num_calls = call = self._num_calls + 1
-        numbers, slot = self._numbers, call % 2
-        views = self._views_of(slot, x)
+        views = self._views_of(call % 2, x)
         views[self._rank].copy_(x)
-        numbers[self._own + 1 + slot] = x.nbytes
-        numbers[self._own] = call  # the last store: a rank that sees it also sees the others
-        for line in self._others:
-            if numbers[line] < call:
-                self._wait(line, call)
-            if numbers[line + 1 + slot] != x.nbytes:
-                raise ExchangeError("ranks are out of step: they exchange tensors of different sizes")
+        arrived = self._arrive(call, x.nbytes, self._spin_nanoseconds) or self._wait(call, x.nbytes)
+        if arrived < 0:
+            raise ExchangeError("ranks are out of step: they exchange tensors of different sizes")
         return views
 
-    def _wait(self, line: int, call: int) -> None:
-        """Wait until a rank has begun this call. If it never does, the engine's process kills this one."""
-        numbers, begin = self._numbers, time.perf_counter()
-        while numbers[line] < call:
-            waited = time.perf_counter() - begin
-            if waited > YIELD_SECONDS:
+    def _wait(self, call: int, num_bytes: int) -> int:
+        """Wait until all ranks have begun this call. If one never does, the engine's process kills this one."""
+        begin = time.perf_counter()
+        while not (arrived := self._arrive(call, num_bytes, 0)):
+            if time.perf_counter() - begin > YIELD_SECONDS:
                 time.sleep(NAP_SECONDS)
-            elif waited > self._spin_seconds:
+            else:
                 os.sched_yield()
+        return arrived
 
     def _views_of(self, slot: int, x: Tensor) -> list[Tensor]:
         """Return each rank's slot as a tensor of x's shape."""

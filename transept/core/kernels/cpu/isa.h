@@ -40,6 +40,26 @@ constexpr int PANEL = 2 * LANES;
 INLINE Floats maximum(Floats a, Floats b) { return select(a > b, a, b); }
 INLINE Floats minimum(Floats a, Floats b) { return select(a < b, a, b); }
 
+// A unit is what a lane multiplies at a time: here a float, in isa_pairs.h four bytes. ROW_STEPS units of a row are loaded
+// together. An instruction set that multiplies by one lane of a vector defines HAS_ROW_STEPS and these functions itself.
+#if !defined(HAS_ROW_STEPS)
+constexpr int ROW_STEPS = 1;
+INLINE Floats load_units(const float* from) { return broadcast(*from); }
+INLINE Floats add_product(Floats total, Floats units, int, Floats other) { return total + units * other; }
+#endif
+
+struct FloatUnits {
+  static constexpr int SIZE = 1, STEPS = ROW_STEPS;
+  typedef Floats Sums;
+  static INLINE Floats broadcast(const float* from) { return transept::broadcast(*from); }
+  static INLINE Floats add(Floats total, Floats unit, Floats other) { return total + unit * other; }
+  static INLINE auto load(const float* from) { return load_units(from); }
+  template <class Units>
+  static INLINE Floats add(Floats total, Units units, int step, Floats other) {
+    return add_product(total, units, step, other);
+  }
+};
+
 // Store numbers as float16. Those beyond its range become its largest; NaN stays NaN.
 INLINE void store(Half* to, Floats numbers) {
   const Floats largest = broadcast(65504.0f);

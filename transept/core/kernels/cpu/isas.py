@@ -28,7 +28,17 @@ class SavedState(NamedTuple):
     bits: int
 
 
-Feature = Cpuid | SavedState | str  # a string is a feature's name in /proc/cpuinfo, or in macOS's hw.optional.arm
+class ArmFeature(NamedTuple):
+    """A feature of 64-bit Arm. word, bit: where Linux tells it, AT_HWCAP or AT_HWCAP2 of `getauxval`. name: macOS's, in
+    hw.optional.arm.
+    """
+
+    word: int
+    bit: int
+    name: str
+
+
+Feature = Cpuid | SavedState | ArmFeature
 
 
 class Isa(NamedTuple):
@@ -50,8 +60,8 @@ class Isa(NamedTuple):
 
 
 FP16_CONVERT = "fp16_convert"  # read float16 as fast as float32
-DOT_U8S8 = "dot_u8s8"  # dot products of four u8 x s8 pairs (VNNI)
-BF16_DOT = "bf16_dot"  # dot products of two bfloat16 pairs
+DOT_U8S8 = "dot_u8s8"  # dot products of four bytes (VNNI, SDOT)
+BF16_DOT = "bf16_dot"  # dot products of two bfloat16 pairs, or matrix products of bfloat16 (BFMMLA)
 TILES = "tiles"  # matrix products of int8 and of bfloat16 tiles (AMX)
 
 _AVX2 = ("-mavx2", "-mfma", "-mf16c", "-mbmi", "-mbmi2", "-mlzcnt")
@@ -87,12 +97,24 @@ _HAS_AMX: tuple[Feature, ...] = (
     SavedState(1 << 17 | 1 << _TILE_DATA),
 )
 
-_X86 = "x86_64"
+_HWCAP, _HWCAP2 = 16, 26  # AT_HWCAP and AT_HWCAP2
+_HAS_DOT: tuple[Feature, ...] = (ArmFeature(_HWCAP, 20, "FEAT_DotProd"),)
+_HAS_I8MM: tuple[Feature, ...] = (
+    *_HAS_DOT,
+    ArmFeature(_HWCAP2, 13, "FEAT_I8MM"),
+    ArmFeature(_HWCAP2, 14, "FEAT_BF16"),
+)
+
+_X86, _ARM = "x86_64", "aarch64"
+# GCC would load all rows' numbers of a step before the first of its products, and has no registers for them.
+_NEON = ("-fno-schedule-insns",)
+_DOT = "-march=armv8.2-a+dotprod"
+_I8MM = "-march=armv8.2-a+dotprod+i8mm+bf16"
 _CONVERTS = frozenset({FP16_CONVERT})
 _MULTIPLIES_BYTES = _CONVERTS | {DOT_U8S8}
 _MULTIPLIES_BF16 = _MULTIPLIES_BYTES | {BF16_DOT}
 
-# Lowest first. A processor that runs avx_vnni may run all, some or none of the rows after it.
+# Lowest first for each machine. A processor that runs avx_vnni may run all, some or none of the x86-64 rows after it.
 ISAS = (
     Isa("portable", "generic.h"),
     Isa("avx2", "avx2.h", _X86, _AVX2, _CONVERTS, _HAS_AVX2),
@@ -101,6 +123,9 @@ ISAS = (
     Isa("avx512_vnni", "avx512.h", _X86, _VNNI, _MULTIPLIES_BYTES, _HAS_VNNI),
     Isa("avx512_bf16", "avx512.h", _X86, _BF16, _MULTIPLIES_BF16, _HAS_BF16),
     Isa("amx", "avx512.h", _X86, _AMX, _MULTIPLIES_BF16 | {TILES}, _HAS_AMX, _TILE_DATA),
+    Isa("neon", "neon.h", _ARM, _NEON, _CONVERTS),
+    Isa("neon_dot", "neon.h", _ARM, (*_NEON, _DOT), _MULTIPLIES_BYTES, _HAS_DOT),
+    Isa("neon_i8mm", "neon.h", _ARM, (*_NEON, _I8MM), _MULTIPLIES_BF16, _HAS_I8MM),
 )
 
 # Flag -> the macro that marks the sources, and headers outside isa/, which the flag affects.
@@ -108,6 +133,8 @@ TESTED_AS = {
     "-mavxvnni": "ISA_PAIRS",
     "-mavx512vnni": "ISA_PAIRS",
     "-mavx512bf16": "ISA_PAIRS",
+    _DOT: "ISA_PAIRS",
+    _I8MM: "ISA_PAIRS",
     "-mamx-tile": "AMX_TILE",
     "-mamx-bf16": "AMX_TILE",
     "-mamx-int8": "AMX_TILE",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import platform
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -19,12 +20,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transept.core.kernels.cpu.isas import BF16_DOT, FP16_CONVERT, ISAS, Isa
+from transept.core.kernels.cpu.isas import BF16_DOT, FP16_CONVERT, Isa, compiled_on
 from transept.core.kernels.cpu.processor import instruction_sets, permits
 from transept.core.kernels.openmp import end_openmp_threads, openmp_library
 from transept.errors import CapacityError, ForkedProcessError, KernelsNotBuiltError, ParameterError
 
-LEVELS = tuple(isa.name for isa in ISAS)
+_ISAS = compiled_on(platform.machine())
+LEVELS = tuple(isa.name for isa in _ISAS)
 LEVEL_VARIABLE = "TRANSEPT_CPU_LEVEL"  # lowers the level, to measure or to test
 
 Pointer, Int, Float = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
@@ -107,7 +109,7 @@ def _chosen() -> Isa:
     for isa in reversed(instruction_sets(portable)):
         if LEVELS.index(isa.name) <= most and permits(isa, portable):
             return isa
-    return ISAS[0]
+    return _ISAS[0]
 
 
 @cache

@@ -9,9 +9,6 @@ from __future__ import annotations
 import ctypes
 import platform
 import sys
-from contextlib import suppress
-from functools import cache
-from pathlib import Path
 
 from transept.core.kernels.cpu.isas import Cpuid, Feature, Isa, SavedState, compiled_on
 from transept.system import sysctl
@@ -31,8 +28,8 @@ def has(feature: Feature, portable: ctypes.CDLL) -> bool:
         portable.transept_saved_state.restype = ctypes.c_uint64
         return portable.transept_saved_state() & feature.bits == feature.bits
     if sys.platform == "darwin":
-        return bool(sysctl(f"hw.optional.arm.{feature}"))
-    return feature in _listed_features()
+        return bool(sysctl(f"hw.optional.arm.{feature.name}"))
+    return sys.platform == "linux" and bool(_auxiliary_value(feature.word) >> feature.bit & 1)
 
 
 def permits(isa: Isa, portable: ctypes.CDLL) -> bool:
@@ -40,12 +37,8 @@ def permits(isa: Isa, portable: ctypes.CDLL) -> bool:
     return isa.permission is None or portable.transept_ask_permission(isa.permission) == 0
 
 
-@cache
-def _listed_features() -> frozenset[str]:
-    """Return the names that Linux lists: flags on x86-64, features on 64-bit Arm."""
-    with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            name, _, listed = line.partition(":")
-            if name.strip() in ("flags", "Features"):
-                return frozenset(listed.split())
-    return frozenset()
+def _auxiliary_value(word: int) -> int:
+    """Return a word that Linux passes to each process, such as AT_HWCAP."""
+    getauxval = ctypes.CDLL(None).getauxval
+    getauxval.argtypes, getauxval.restype = [ctypes.c_ulong], ctypes.c_ulong
+    return int(getauxval(word))

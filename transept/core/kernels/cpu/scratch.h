@@ -27,6 +27,7 @@ enum class Use {
   KEY_SCALES,
   VALUES,
   VALUE_SCALES,
+  VALUE_OFFSETS,
   QUERIES,
   BIASES,
   SCORES,

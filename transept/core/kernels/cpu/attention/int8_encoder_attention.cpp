@@ -1,7 +1,8 @@
 // Self-attention of an encoder's sequence for models in int8 whose encoders read audio or images. Queries, keys, values and
 // weights are rounded to 8 bits. Each query and key has its own step, each number of a head's values one for all tokens, and
-// a query's weights of KEYS_AT_ONCE keys one by the largest of them. The instructions multiply numbers with a sign by numbers
-// without, so queries have an offset; weights are positive.
+// a query's weights of KEYS_AT_ONCE keys one by the largest of them. If the instructions multiply numbers with a sign by numbers
+// without, QUAD_OFFSET is added to queries. If they multiply numbers with a sign, WEIGHT_OFFSET is subtracted from weights,
+// which are positive. The offsets' shares of the sums are known beforehand.
 #include "../export.h"
 #include "../gemm/quad_tile.h"
 #include "encoder_blocks.h"
@@ -11,6 +12,7 @@ namespace transept {
 namespace {
 
 constexpr float WEIGHT_STEPS = 255;
+constexpr int WEIGHT_OFFSET = 128 - QUAD_OFFSET;
 
 // offsets: the sum of a key's products with the offset of the queries.
 struct QuadSteps : TokenSteps {
@@ -66,7 +68,7 @@ void pack_values(const Sequence& of, int64_t token, int64_t head, const float* f
   }
 }
 
-// Compute the weights of COUNT keys, up to 4, relative to `top`, as [PANEL, 4]. scores: [COUNT, PANEL].
+// Compute the weights of COUNT keys, up to 4, relative to `top`, less WEIGHT_OFFSET, as [PANEL, 4]. scores: [COUNT, PANEL].
 template <int COUNT>
 INLINE void round_quads(const float* scores, const Floats* top, Floats* total, uint8_t* out) {
   UNROLL for (int half = 0; half < 2; half++) {
@@ -77,9 +79,41 @@ INLINE void round_quads(const float* scores, const Floats* top, Floats* total, u
       total[half] += shifted - broadcast(TO_INTEGER);
       quads |= (bits_as<Ints>(shifted) & 0xff) << (8 * i);
     }
+    if (WEIGHT_OFFSET) quads ^= (int32_t)0x80808080;
     memcpy(out + half * 4 * LANES, &quads, sizeof quads);
   }
 }
+
+// The share of WEIGHT_OFFSET in the sums of each part of KEYS_AT_ONCE keys.
+class ValueOffsets {
+ public:
+  explicit ValueOffsets(const Sequence& of) : parts_((of.tokens + KEYS_AT_ONCE - 1) / KEYS_AT_ONCE), dim_(of.dim) {
+    if (WEIGHT_OFFSET) offsets_ = scratch<Use::VALUE_OFFSETS, int32_t>(of.kv_heads * parts_ * dim_);
+  }
+
+  // Compute the offsets of packed values.
+  void find(const Sequence& of, const PackedQuads& packed) const {
+    if (!WEIGHT_OFFSET) return;
+    parallel_for(of.kv_heads * parts_, [&](int64_t index) {
+      const int64_t first = index % parts_ * KEYS_AT_ONCE, stop = std::min(first + KEYS_AT_ONCE, whole_quads(of.tokens));
+      const RowOfQuads* quads = packed.values + index / parts_ * packed.value_size;
+      int32_t* offsets = offsets_ + index * dim_;
+      std::fill_n(offsets, dim_, 0);
+      for (int64_t token = first; token < stop; token += 4) {
+        for (int64_t i = 0; i < 4 * dim_; i++) offsets[i / 4] += WEIGHT_OFFSET * quads[token * dim_ + i];
+      }
+    });
+  }
+
+  // Return the offset of number d of a head's values for the keys from `key` on.
+  INLINE int32_t of(int64_t kv_head, int64_t key, int64_t d) const {
+    return WEIGHT_OFFSET ? offsets_[(kv_head * parts_ + key / KEYS_AT_ONCE) * dim_ + d] : 0;
+  }
+
+ private:
+  int64_t parts_, dim_;
+  int32_t* offsets_ = nullptr;  // [kv_heads, parts, dim]
+};
 
 // Compute weights from scores, [rows, PANEL], as [rows / 4, PANEL, 4], in WEIGHT_STEPS of the largest of a column. As tops
 // rise, rescale totals and sums, see raise_tops_of_sums. factors: [PANEL], the weight of these columns' own tops.
@@ -104,7 +138,7 @@ INLINE void round_weights(const float* scores, int64_t rows, float* tops, float*
 }
 
 void attend_quads(const Sequence& of, const PackedQuads& packed, const QuadSteps& token_steps, const ValueSteps& value_steps,
-                  const Biases& biases, int64_t head, int64_t kv, int64_t block) {
+                  const ValueOffsets& value_offsets, const Biases& biases, int64_t head, int64_t kv, int64_t block) {
   const int64_t dim = of.dim, depth = whole_quads(dim);
   const uint8_t* queries = packed.queries_of(of, head, block);
   const RowOfQuads* keys = packed.keys + kv * packed.key_size;
@@ -131,7 +165,8 @@ void attend_quads(const Sequence& of, const PackedQuads& packed, const QuadSteps
       quad_tile<rows, 1, true>(values + key * dim + 4 * d, dim, whole_quads(count), weights,
                                [&](int row, int vector, Ints sum) INLINE_LAMBDA {
                                  float* to = sums + (d + row) * PANEL + vector * LANES;
-                                 store(to, load(to) + to_floats(sum) * load(factors + vector * LANES));
+                                 const Floats total = to_floats(sum + broadcast(value_offsets.of(kv, key, d + row)));
+                                 store(to, load(to) + total * load(factors + vector * LANES));
                                });
     });
   });
@@ -164,8 +199,10 @@ void attend_int8(const Sequence& of, float scale) {
       }
     }
   });
+  const ValueOffsets value_offsets(of);
+  value_offsets.find(of, packed);
   for_query_blocks(of, [&](int64_t head, int64_t kv, int64_t block) {
-    attend_quads(of, packed, token_steps, value_steps, biases, head, kv, block);
+    attend_quads(of, packed, token_steps, value_steps, value_offsets, biases, head, kv, block);
   });
 }
 

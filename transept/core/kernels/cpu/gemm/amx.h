@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "../isa.h"
+#include "groups.h"
 #include "quad_tile.h"
 #include "weight.h"
 

@@ -14,7 +14,7 @@ constexpr int PASS_INPUTS = 512;  // inputs that all rows of a piece are multipl
 constexpr int SHARING_INPUTS = 1024, SHARING_OUTPUTS = 512;
 // From so many rows on, a part of a panel in float16 is widened once for all rows instead of once in each tile. With vectors
 // of 8 numbers that costs more than it saves.
-constexpr int WIDENED_ROWS = LANES == 16 ? 24 : 1 << 30;
+constexpr int WIDENED_ROWS = LANES == 8 ? 1 << 30 : 24;
 
 // Multiply some rows by some panels. x: [.., in], out: [.., out]. copies: see SHARING_INPUTS.
 template <class Number>

@@ -5,7 +5,7 @@
 
 #include "../export.h"
 #include "../parallel.h"
-#include "../isa.h"
+#include "groups.h"
 #include "rounding.h"
 #include "weight.h"
 
@@ -99,6 +99,16 @@ void round_to_int8(const From* numbers, int64_t size, float step, int8_t* out) {
   for (; i < size; i++) out[i] = rounded(broadcast(load_one(numbers + i)), step)[0];
 }
 
+// Copy groups of `count` inputs of each output, padded with zeros, to a panel, [groups of inputs, PANEL, GROUP].
+template <int GROUP, class Number>
+void copy_groups(const Number (&block)[PANEL][ROUNDED_INPUTS], int64_t count, Number* panel) {
+  for (int64_t group = 0; group < count; group += GROUP) {
+    for (int64_t output = 0; output < PANEL; output++, panel += GROUP) {
+      memcpy(panel, block[output] + group, GROUP * sizeof(Number));
+    }
+  }
+}
+
 // Pack outputs of a weight, [outputs, in], into a panel, [groups of inputs, PANEL, GROUP], padded with zeros. `offset` is added
 // to each number. scales: [PANEL].
 template <int GROUP, class From>
@@ -113,17 +123,27 @@ void pack_int8_panel(const From* weight, int64_t outputs, int64_t num_in, int of
       const float step = std::max(scales[output], 1.17549435e-38f);  // the smallest normal number
       round_to_int8(weight + output * num_in + first, count, step, block[output]);
     }
-    int8_t* to = panel + first * PANEL;
     for (int8_t* number = block[0]; number < block[0] + sizeof block; number++) *number = (int8_t)(*number + offset);
-    for (int64_t group = 0; group < count; group += GROUP) {
-      for (int64_t output = 0; output < PANEL; output++, to += GROUP) memcpy(to, block[output] + group, GROUP);
-    }
+    copy_groups<GROUP>(block, count, panel + first * PANEL);
   }
 }
 
-// Pack outputs of a weight, [outputs, in], into a panel, [pairs, PANEL, 2], padded with zeros.
+// Pack outputs of a weight, [outputs, in], into a panel, [groups, PANEL, BFLOAT16_GROUP], padded with zeros.
 template <class From>
 void pack_bfloat16_panel(const From* weight, int64_t outputs, int64_t num_in, BFloat16* panel) {
+  if constexpr (BFLOAT16_GROUP > 2) {
+    for (int64_t first = 0; first < num_in; first += ROUNDED_INPUTS) {
+      const int64_t count = std::min<int64_t>(ROUNDED_INPUTS, num_in - first);
+      BFloat16 block[PANEL][ROUNDED_INPUTS] = {};
+      for (int64_t output = 0; output < outputs; output++) {
+        float numbers[ROUNDED_INPUTS];
+        for (int64_t i = 0; i < count; i++) numbers[i] = load_one(weight + output * num_in + first + i);
+        round_row_to_bfloat16(numbers, count, block[output], count);
+      }
+      copy_groups<BFLOAT16_GROUP>(block, count, panel + first * PANEL);
+    }
+    return;
+  }
   float block[2 * PANEL] = {};
   for (int64_t input = 0; input < num_in; input += 2, panel += 2 * PANEL) {
     for (int64_t output = 0; output < outputs; output++) {
@@ -140,7 +160,7 @@ void pack_bfloat16_panel(const From* weight, int64_t outputs, int64_t num_in, BF
 
 template <class From>
 void pack_bfloat16(const From* weight, int64_t num_out, int64_t num_in, BFloat16* values) {
-  const int64_t depth = whole_pairs(num_in), filled = num_in + num_in % 2;
+  const int64_t depth = whole_pairs(num_in), filled = (num_in + BFLOAT16_GROUP - 1) / BFLOAT16_GROUP * BFLOAT16_GROUP;
   parallel_for((num_out + PANEL - 1) / PANEL, [&](int64_t panel) {
     const int64_t first = panel * PANEL, outputs = std::min<int64_t>(PANEL, num_out - first);
     BFloat16* to = values + panel * depth * PANEL;
@@ -165,6 +185,7 @@ void pack_int8(const From* weight, int64_t num_out, int64_t num_in, int offset, 
 using transept::Half;
 
 EXPORT int64_t transept_panel() { return transept::PANEL; }
+EXPORT int64_t transept_whole_bytes(int64_t num_inputs) { return transept::whole_bytes(num_inputs); }
 EXPORT int64_t transept_whole_pairs(int64_t num_inputs) { return transept::whole_pairs(num_inputs); }
 
 // Pack a weight [out, in] of float32 (is_half 0) or float16 (1) as `kind`. Returns 0 if float16 does not hold all of its
@@ -186,7 +207,7 @@ EXPORT int64_t transept_pack_floats(const void* weight, int64_t is_half, int64_t
 }
 
 // Round a weight [out, in] to int8, each output by its largest number: into pairs of inputs, or for rows in int8 (kind 4) into
-// quads with 128 added. scales: [panels * PANEL].
+// groups of BYTE_GROUP, with QUAD_OFFSET added. scales: [panels * PANEL].
 EXPORT int64_t transept_pack_int8(const void* weight, int64_t is_half, int64_t num_out, int64_t num_in, int64_t kind,
                                   int8_t* values, float* scales) {
   return transept::run_kernel([&] {
@@ -194,7 +215,7 @@ EXPORT int64_t transept_pack_int8(const void* weight, int64_t is_half, int64_t n
       if (kind == transept::INT8) {
         transept::pack_int8<2>(numbers, num_out, num_in, 0, values, scales);
       } else {
-        transept::pack_int8<4>(numbers, num_out, num_in, 128, values, scales);
+        transept::pack_int8<transept::BYTE_GROUP>(numbers, num_out, num_in, transept::QUAD_OFFSET, values, scales);
       }
     };
     is_half ? pack(static_cast<const Half*>(weight)) : pack(static_cast<const float*>(weight));

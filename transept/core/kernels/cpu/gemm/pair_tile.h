@@ -2,10 +2,9 @@
 // sums are floats.
 #pragma once
 
-#include <type_traits>
-
 #include "../isa_pairs.h"
 #include "float_tile.h"
+#include "outer_product.h"
 
 namespace transept {
 
@@ -16,31 +15,13 @@ namespace transept {
 //   b: [PANELS, depth / 2, PANEL, 2]
 template <int ROWS, int PANELS, bool TRANSPOSED = false, class RowNumber, class Number, class Finish>
 INLINE void pair_tile(const RowNumber* a, int64_t a_stride, int64_t depth, const Number* b, const Finish& finish) {
-  using Sums = std::conditional_t<std::is_same_v<RowNumber, BFloat16>, Floats, Ints>;
   constexpr int VECTORS = 2 * PANELS;
-  Sums sums[ROWS][VECTORS] = {};
-  const RowNumber* rows[(ROWS + 2) / 3];  // see float_tile
-  UNROLL for (int three = 0; three < (ROWS + 2) / 3; three++) {
-    rows[three] = a + 3 * three * a_stride;
-    asm("" : "+r"(rows[three]));
-  }
-  for (int64_t step = 0; step < depth; step += 2) {
-    Shorts parts[VECTORS];
-    UNROLL for (int vector = 0; vector < VECTORS; vector++) {
-      const Number* from = b + (vector / 2) * depth * PANEL + step * PANEL;
-      if (ROWS <= ROWS_OF_FEW && vector % 2 == 0) prefetch<2 * PANEL * sizeof(Number), PREFETCH_WEIGHTS>(from);
-      parts[vector] = load_shorts(from + (vector % 2) * 2 * LANES);
-    }
-    UNROLL for (int row = 0; row < ROWS; row++) {
-      int32_t pair;
-      memcpy(&pair, TRANSPOSED ? a + step * a_stride + 2 * row : rows[row / 3] + row % 3 * a_stride, 4);
-      Shorts pairs = bits_as<Shorts>(broadcast(pair));
-      UNROLL for (int vector = 0; vector < VECTORS; vector++) {
-        sums[row][vector] = dot_pairs(sums[row][vector], pairs, parts[vector]);
-      }
-    }
-    UNROLL for (int three = 0; three < (ROWS + 2) / 3; three++) rows[three] += 2;
-  }
+  typename PairUnits<RowNumber>::Sums sums[ROWS][VECTORS] = {};
+  add_outer_products<PairUnits<RowNumber>, TRANSPOSED>(a, a_stride, depth / 2, sums, [&](int64_t pair, int vector) INLINE_LAMBDA {
+    const Number* from = b + (vector / 2) * depth * PANEL + pair * 2 * PANEL;
+    if (ROWS <= ROWS_OF_FEW && vector % 2 == 0) prefetch<2 * PANEL * sizeof(Number), PREFETCH_WEIGHTS>(from);
+    return load_shorts(from + (vector % 2) * 2 * LANES);
+  });
   UNROLL for (int row = 0; row < ROWS; row++) {
     UNROLL for (int vector = 0; vector < VECTORS; vector++) finish(row, vector, sums[row][vector]);
   }

@@ -17,6 +17,7 @@ _panel = KernelFunction("transept_panel")
 _pack_floats = KernelFunction("transept_pack_floats", Pointer, Int, Int, Int, Int, Pointer)
 _pack_int8 = KernelFunction("transept_pack_int8", Pointer, Int, Int, Int, Int, Pointer, Pointer)
 _MOST_INPUTS = 1 << 16  # whose products of 8 by 8 bits a sum has room for
+_whole_bytes = KernelFunction("transept_whole_bytes", Int)
 _whole_pairs = KernelFunction("transept_whole_pairs", Int)
 _pack_bfloat16 = KernelFunction("transept_pack_bfloat16", Pointer, Int, Int, Int, Pointer)
 _weight_rows = KernelFunction("transept_weight_rows", Pointer, Pointer, Int, Pointer, Int, Pointer, Pointer)
@@ -38,9 +39,10 @@ class WeightPanels:
     """A weight [out, in] in the order in which products read it.
 
     values: float32 or float16 [panels, in, PANEL]; int8 or bfloat16 [panels, pairs of inputs, PANEL, 2]; or for
-    activations in int8, the weight in int8 plus 128, uint8 [panels, quads of inputs, PANEL, 4]. The last panel and the
-    last group of inputs are padded with zeros. scales: for 8 bits, the rounding step of each output, float32
-    [panels * PANEL]. address: of the struct that a kernel reads.
+    activations in int8, uint8 [panels, quads of inputs, PANEL, 4], on x86-64 each number plus 128. For matrix products
+    of 64-bit Arm, bfloat16 and uint8 are in groups of 4 and 8 inputs. The last panel and the last group are padded with
+    zeros. scales: for 8 bits, the rounding step of each output, float32 [panels * PANEL]. address: of the struct that a
+    kernel reads.
     """
 
     device, x_dtype = "cpu", torch.float32
@@ -146,12 +148,14 @@ def pack_floats(weight: Tensor, dtype: torch.dtype | None = None) -> WeightPanel
 
 def pack_int8(weight: Tensor) -> WeightPanels:
     """Round a weight [out, in] of any floating dtype, each output by its largest number."""
-    return _rounded_to_int8(weight, torch.int8, group=2)
+    return _rounded_to_int8(weight, torch.int8, weight.shape[-1] + weight.shape[-1] % 2)
 
 
 def pack_int8_for_int8(weight: Tensor) -> WeightPanels:
     """Round it for activations that are also rounded to int8, each row by its largest number."""
-    return _rounded_to_int8(weight, torch.uint8, group=4) if weight.shape[1] <= _MOST_INPUTS else pack_int8(weight)
+    if weight.shape[-1] > _MOST_INPUTS:
+        return pack_int8(weight)
+    return _rounded_to_int8(weight, torch.uint8, _whole_bytes(weight.shape[-1]))
 
 
 def pack_bfloat16(weight: Tensor) -> WeightPanels:
@@ -163,11 +167,13 @@ def pack_bfloat16(weight: Tensor) -> WeightPanels:
     return WeightPanels(values, None, num_out, num_in)
 
 
-def _rounded_to_int8(weight: Tensor, dtype: torch.dtype, group: int) -> WeightPanels:
+def _rounded_to_int8(weight: Tensor, dtype: torch.dtype, depth: int) -> WeightPanels:
+    """Pack a weight. depth: its inputs, padded to groups."""
     weight = _readable(weight)
     num_out, num_in = weight.shape
     panels, panel = _panels_of(num_out), panel_size()
-    values = empty_in_huge_pages(panels, -(-num_in // group), panel, group, dtype=dtype)
+    group = 2 if dtype is torch.int8 else 4
+    values = empty_in_huge_pages(panels, depth // group, panel, group, dtype=dtype)
     scales = torch.empty(panels * panel, dtype=torch.float32)
     half = weight.dtype is torch.float16
     _pack_int8(weight.data_ptr(), half, num_out, num_in, _KINDS[dtype], values.data_ptr(), scales.data_ptr())

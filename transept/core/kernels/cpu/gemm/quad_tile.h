@@ -1,9 +1,10 @@
-// The s8 x u8 dot-product microkernel: rows have a sign, weights have none. Sums are integers, so they are the same on every
-// processor.
+// The dot-product microkernel of rows in int8. QUAD_OFFSET is added to weights: rows have a sign, and most processors' weights
+// have none. Sums are integers, so they are the same on every processor.
 #pragma once
 
 #include "../isa_pairs.h"
 #include "blocking.h"
+#include "outer_product.h"
 #include "rounding.h"
 
 namespace transept {
@@ -15,7 +16,6 @@ typedef int16_t RowOfQuads;  // of each four numbers the first and third, then t
 #endif
 
 constexpr int QUAD_STEPS = 127;   // the largest number with a sign
-constexpr int QUAD_OFFSET = 128;  // added to a number to remove its sign; its share of the sums is subtracted again
 
 // Round `size` numbers to QUAD_STEPS steps either way, padded with zeros to `depth`. Returns the step, and in `offset`
 // QUAD_OFFSET times the sum of the rounded numbers.
@@ -39,25 +39,17 @@ template <int ROWS, int PANELS, bool TRANSPOSED = false, class Finish>
 INLINE void quad_tile(const RowOfQuads* a, int64_t a_stride, int64_t depth, const uint8_t* b, const Finish& finish) {
   constexpr int VECTORS = 2 * PANELS;
   Ints sums[ROWS][VECTORS] = {};
-  const RowOfQuads* rows[(ROWS + 2) / 3];  // see float_tile
+#if defined(HAS_DOT_QUADS)
+  add_outer_products<QuadUnits, TRANSPOSED>(a, a_stride, depth / 4, sums, [&](int64_t quad, int vector) INLINE_LAMBDA {
+    return load_as<Ints>(b + (vector / 2) * depth * PANEL + quad * 4 * PANEL + (vector % 2) * 4 * LANES);
+  });
+#else
+  const RowOfQuads* rows[(ROWS + 2) / 3];  // see outer_product.h
   UNROLL for (int three = 0; three < (ROWS + 2) / 3; three++) {
     rows[three] = a + 3 * three * a_stride;
     asm("" : "+r"(rows[three]));
   }
   for (int64_t step = 0; step < depth; step += 4) {
-#if defined(HAS_DOT_QUADS)
-    Ints parts[VECTORS];
-    UNROLL for (int vector = 0; vector < VECTORS; vector++) {
-      parts[vector] = load_as<Ints>(b + (vector / 2) * depth * PANEL + step * PANEL + (vector % 2) * 4 * LANES);
-    }
-    UNROLL for (int row = 0; row < ROWS; row++) {
-      int32_t four;
-      memcpy(&four, TRANSPOSED ? a + step * a_stride + 4 * row : rows[row / 3] + row % 3 * a_stride, 4);
-      UNROLL for (int vector = 0; vector < VECTORS; vector++) {
-        sums[row][vector] = dot_quads(sums[row][vector], parts[vector], broadcast(four));
-      }
-    }
-#else
     UNROLL for (int half = 0; half < 2; half++) {
       Shorts parts[VECTORS];
       UNROLL for (int vector = 0; vector < VECTORS; vector++) {
@@ -73,9 +65,9 @@ INLINE void quad_tile(const RowOfQuads* a, int64_t a_stride, int64_t depth, cons
         }
       }
     }
-#endif
     UNROLL for (int three = 0; three < (ROWS + 2) / 3; three++) rows[three] += 4;
   }
+#endif
   UNROLL for (int row = 0; row < ROWS; row++) {
     UNROLL for (int vector = 0; vector < VECTORS; vector++) finish(row, vector, sums[row][vector]);
   }

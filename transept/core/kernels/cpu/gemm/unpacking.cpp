@@ -1,6 +1,6 @@
 // Reads rows of a packed weight, for embeddings.
 #include "../export.h"
-#include "../isa.h"
+#include "groups.h"
 #include "weight.h"
 
 namespace transept {
@@ -16,14 +16,14 @@ void unpack_row(const void* values, int64_t depth, int64_t num_in, int64_t outpu
 }
 
 void unpack(const Weight& weight, int64_t output, float* out) {
-  const int64_t num_in = weight.num_inputs, quads = (num_in + 3) / 4 * 4;
+  const int64_t num_in = weight.num_inputs;
   switch (weight.kind) {
     case FLOAT32:
       return unpack_row<1, float>(weight.values, num_in, num_in, output, [](float number) { return number; }, out);
     case FLOAT16:
       return unpack_row<1, Half>(weight.values, num_in, num_in, output, [](Half half) { return load_one(&half); }, out);
     case BFLOAT16:
-      return unpack_row<2, BFloat16>(weight.values, whole_pairs(num_in), num_in, output, [](BFloat16 number) {
+      return unpack_row<BFLOAT16_GROUP, BFloat16>(weight.values, whole_pairs(num_in), num_in, output, [](BFloat16 number) {
         return bits_as<float>((uint32_t)number.bits << 16);
       }, out);
     case INT8:
@@ -31,8 +31,8 @@ void unpack(const Weight& weight, int64_t output, float* out) {
         return number * weight.scales[output];
       }, out);
     case INT8_FOR_BYTES:
-      return unpack_row<4, uint8_t>(weight.values, quads, num_in, output, [&](uint8_t number) {
-        return (number - 128) * weight.scales[output];
+      return unpack_row<BYTE_GROUP, uint8_t>(weight.values, whole_bytes(num_in), num_in, output, [&](uint8_t number) {
+        return (int8_t)(number - QUAD_OFFSET) * weight.scales[output];
       }, out);
   }
 }

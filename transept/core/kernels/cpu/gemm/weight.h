@@ -9,20 +9,12 @@ namespace transept {
 
 enum Kind : int64_t { FLOAT32, FLOAT16, INT8, BFLOAT16, INT8_FOR_BYTES };  // as in panels.py
 
-// Return the inputs of a panel in bfloat16, padded to pairs, or with AMX to whole tiles.
-inline int64_t whole_pairs(int64_t num_inputs) {
-#if defined(TRANSEPT_EMULATE_AMX) || defined(__AMX_TILE__)
-  return (num_inputs + 31) / 32 * 32;
-#else
-  return num_inputs + num_inputs % 2;
-#endif
-}
-
 // A packed weight [out, in]: panels of PANEL outputs, the last one padded with zeros. The same fields as in panels.py.
 struct Weight {
   // FLOAT32, FLOAT16:  [panels, in, PANEL]
-  // INT8, BFLOAT16:    [panels, pairs of inputs, PANEL, 2]; whole_pairs says how many inputs bfloat16 has
-  // INT8_FOR_BYTES:    [panels, quads of inputs, PANEL, 4], each number plus 128, without a sign
+  // INT8:              [panels, pairs of inputs, PANEL, 2]
+  // BFLOAT16:          [panels, groups of inputs, PANEL, BFLOAT16_GROUP], see groups.h
+  // INT8_FOR_BYTES:    [panels, groups of inputs, PANEL, BYTE_GROUP], each number plus QUAD_OFFSET
   const void* values;
   const float* scales;  // int8: the step of each output's weights, [panels * PANEL]
   int64_t num_outputs;

@@ -80,6 +80,8 @@ INLINE Floats times_power_of_nearest(Floats number, Floats x, Floats nearest) {
 
 namespace transept {
 
+constexpr int QUAD_OFFSET = 128;
+
 INLINE Shorts load_shorts(const int8_t* from) {
   return (Shorts)_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i*)from));
 }

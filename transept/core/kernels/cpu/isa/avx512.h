@@ -75,6 +75,8 @@ INLINE Floats times_power_of_nearest(Floats number, Floats, Floats nearest) {
 
 namespace transept {
 
+constexpr int QUAD_OFFSET = 128;
+
 INLINE Shorts load_shorts(const int8_t* from) {
   return (Shorts)_mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i*)from));
 }

@@ -90,6 +90,8 @@ INLINE Floats times_power_of_nearest(Floats number, Floats x, Floats nearest) {
 
 namespace transept {
 
+constexpr int QUAD_OFFSET = 128;
+
 INLINE Shorts load_shorts(const int8_t* from) {
   Shorts numbers;
   for (int lane = 0; lane < 2 * LANES; lane++) numbers[lane] = from[lane];

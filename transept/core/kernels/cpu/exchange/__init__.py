@@ -1,0 +1,1 @@
+"""How ranks that share memory wait for each other."""
