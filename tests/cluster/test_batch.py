@@ -94,7 +94,7 @@ def test_files_of_all_kinds_of_inputs_to_rows(tiny_en_dir: Path, librivox: Path,
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["summarize", "translate"])
 def test_documents(local_ray: ClusterSize, bart_dir: Path, t5_dir: Path, tmp_path: Path, task: Any) -> None:
     (tmp_path / "texts").mkdir()

@@ -21,7 +21,7 @@ def test_all_that_the_page_loads_is_of_this_server(server: ServeProcess) -> None
     assert server.client.get("/redoc").status_code == 404
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 @pytest.mark.parametrize("path", ["", "/speech"])
 def test_it_shows_the_endpoints_in_a_browser(

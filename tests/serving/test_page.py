@@ -755,6 +755,7 @@ def test_a_dead_server_is_waited_for(own_server, visit_of, clip):
     expect(visit.page.locator("#banner")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_downloads_wait_for_a_server_that_is_gone(own_server, visit_of, clip):
     visit = visit_of(own_server)
     visit.expected.append("ERR_")
@@ -893,12 +894,13 @@ def test_a_phone_is_wide_enough(visit_of, page_server, clip, broken):
     check_width()
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "options",
     [
         {},
-        {"color_scheme": "dark", "viewport": PHONE},
+        pytest.param({"color_scheme": "dark", "viewport": PHONE}, marks=pytest.mark.slow),
         pytest.param({"color_scheme": "dark"}, marks=pytest.mark.slow),
         pytest.param({"viewport": PHONE}, marks=pytest.mark.slow),
     ],

@@ -60,6 +60,7 @@ def expect_state(visit, file: Path, state: str) -> None:
     expect(row(visit, file).locator(".row-state")).to_have_text(re.compile(state))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("options", [{}, {"color_scheme": "dark", "viewport": PHONE}], ids=["light", "dark phone"])
 def test_images_and_pdfs_are_read(visit_of, page_server, reader, pdf, no_image, options):
     visit = visit_of(page_server, **options)

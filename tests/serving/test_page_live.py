@@ -161,6 +161,7 @@ def test_a_lost_connection_loses_no_words(visit):
     check_text(kept_text(visit))
 
 
+@pytest.mark.slow
 def test_a_reload_keeps_what_was_said(visit):
     start(visit)
     expect_words(visit, 4)
