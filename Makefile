@@ -31,7 +31,7 @@ demo: $(VENV)/.installed-demo
 
 # In the order of the files, which starts the long modules early.
 test: $(VENV)/.installed-dev
-	$(BIN)/pytest --numprocesses 4 --max-worker-restart 0 --dist loadscope --no-loadscope-reorder
+	$(BIN)/pytest --numprocesses 3 --max-worker-restart 0 --dist loadscope --no-loadscope-reorder
 
 # What takes minutes, and the cases of which `make test` runs every n-th: markers slow and sampled(n) in pyproject.toml.
 test-slow: $(VENV)/.installed-dev

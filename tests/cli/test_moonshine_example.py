@@ -83,6 +83,7 @@ def recording() -> np.ndarray:
     return np.concatenate([samples(clip) for clip in (*CLIPS, *CLIPS)])
 
 
+@pytest.mark.slow
 @pytest.fixture(scope="module")
 def done(
     examples: FreshEnvironment, checkpoint: Path, recording: np.ndarray, tmp_path_factory: pytest.TempPathFactory

@@ -134,6 +134,7 @@ def test_a_family_is_told_the_target_language(declared: Callable[..., Transcribe
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_a_family_that_needs_the_language_says_so_first(
     declared: Callable[..., Transcriber], transcriber: Transcriber, french: np.ndarray
 ) -> None:
