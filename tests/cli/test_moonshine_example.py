@@ -83,7 +83,6 @@ def recording() -> np.ndarray:
     return np.concatenate([samples(clip) for clip in (*CLIPS, *CLIPS)])
 
 
-@pytest.mark.slow
 @pytest.fixture(scope="module")
 def done(
     examples: FreshEnvironment, checkpoint: Path, recording: np.ndarray, tmp_path_factory: pytest.TempPathFactory
@@ -103,6 +102,7 @@ def done(
     return {**outputs, "folder": folder}
 
 
+@pytest.mark.slow
 def test_recordings_are_transcribed_as_transformers_does(done: dict[str, Any], checkpoint: Path) -> None:
     lines = [json.loads(line) for line in done["clips"].stdout.splitlines()]
     assert [line["text"] for line in lines] == [heard(checkpoint, samples(clip)) for clip in CLIPS]

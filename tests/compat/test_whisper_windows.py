@@ -68,7 +68,6 @@ def test_the_second_program_of_its_readme(models: tuple[ours.Whisper, Any], spee
     assert probability == pytest.approx(expected[1], abs=1e-4)
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "options",

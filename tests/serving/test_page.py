@@ -894,13 +894,12 @@ def test_a_phone_is_wide_enough(visit_of, page_server, clip, broken):
     check_width()
 
 
-@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "options",
     [
         {},
-        pytest.param({"color_scheme": "dark", "viewport": PHONE}, marks=pytest.mark.slow),
+        {"color_scheme": "dark", "viewport": PHONE},
         pytest.param({"color_scheme": "dark"}, marks=pytest.mark.slow),
         pytest.param({"viewport": PHONE}, marks=pytest.mark.slow),
     ],
@@ -926,6 +925,7 @@ def test_axe_finds_nothing(visit_of, page_server, clip, broken, options):
     visit.check_accessibility()
 
 
+@pytest.mark.slow
 def test_axe_finds_nothing_in_the_key_dialog(visit_of, locked_server):
     visit = visit_of(locked_server)
     visit.expected.append("status of 401")

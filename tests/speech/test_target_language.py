@@ -134,7 +134,6 @@ def test_a_family_is_told_the_target_language(declared: Callable[..., Transcribe
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_a_family_that_needs_the_language_says_so_first(
     declared: Callable[..., Transcriber], transcriber: Transcriber, french: np.ndarray
 ) -> None:
@@ -156,6 +155,7 @@ def test_a_family_that_needs_the_language_says_so_first(
     assert (found.segments, found.language_probability) == (expected.segments, None)
 
 
+@pytest.mark.slow
 def test_a_family_that_need_not_be_told_the_language(declared: Callable[..., Transcriber], french: np.ndarray) -> None:
     told, sound = [], french[: 4 * RATE]
 
