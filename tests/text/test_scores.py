@@ -1,5 +1,6 @@
 """TextGenerator.score against the log probabilities of transformers' models for the same texts."""
 
+import asyncio
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,10 +11,14 @@ import torch
 from small_checkpoints import POSITIONS, TEXTS
 from torch import Tensor
 
+import transept
 from transept import TextScore
+from transept.aio import AsyncTextGenerator
+from transept.core.execution.prompt_probes import POSITIONS_AT_ONCE
 from transept.errors import ParameterError, PromptError, UnsupportedTaskError
 
 TARGETS = ["The rain falls.", TEXTS[1], "a", ""]
+LONG = " ".join(2 * TEXTS)  # more tokens than positions are computed at once
 
 
 @dataclass(frozen=True)
@@ -64,8 +69,10 @@ def expected(case: Any, row: Row, document: str, target: str) -> tuple[list[int]
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 def test_scores_are_those_of_transformers(cases: Callable[[str], Any], row: Row) -> None:
     case = cases(row.family)
-    scores = case.generator.score(TEXTS[0], TARGETS, **row.options)
-    for score, target in zip(scores, TARGETS, strict=True):
+    targets = [*TARGETS, LONG] if row.family == "t5" else TARGETS  # T5 has no limit of positions
+    scores = case.generator.score(TEXTS[0], targets, **row.options)
+    assert max(len(score.token_ids) for score in scores) > POSITIONS_AT_ONCE or row.family != "t5"
+    for score, target in zip(scores, targets, strict=True):
         token_ids, logprobs = expected(case, row, TEXTS[0], target)
         assert score.token_ids == token_ids
         torch.testing.assert_close(torch.tensor(score.logprobs), logprobs, rtol=1e-4, atol=1e-4)
@@ -96,6 +103,21 @@ def test_what_is_generated_scores_as_it_was_generated(cases: Callable[[str], Any
     assert score.logprob < 0
 
 
+def test_every_call_gives_the_same(cases: Callable[[str], Any]) -> None:
+    case = cases("t5")
+    expected = case.generator.score(TEXTS[0], "yes")
+    assert transept.score(TEXTS[0], "yes", case.directory, kv_cache_bytes=1 << 24) == expected
+
+    async def scored() -> TextScore:
+        generator = AsyncTextGenerator(case.generator)
+        try:
+            return await generator.score(TEXTS[0], "yes")
+        finally:
+            generator.engine.stop()
+
+    assert asyncio.run(scored()) == expected
+
+
 def test_errors(cases: Callable[[str], Any]) -> None:
     generator = cases("bart").generator
     with pytest.raises(ParameterError, match="1 targets for 2 documents; give one for each"):
@@ -106,6 +128,8 @@ def test_errors(cases: Callable[[str], Any]) -> None:
     assert str(bad.error) == "a target is a string, not int"
     with pytest.raises(PromptError, match="targets must be a string, or several in a list, not int"):
         generator.score("a", 1)
+    with pytest.raises(ParameterError, match="a score is of a whole document"):
+        generator.score("a", "b", chunk=True)
     with pytest.raises(UnsupportedTaskError):
         generator.score("a", "b", task="translate")
     good, bad = generator.score(["a", " "], "b")

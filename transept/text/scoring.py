@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from transept.core.engine import Engine
-from transept.core.jobs.job import Job, Offload, Submit, Wait
+from transept.core.jobs.job import Job, Offload, Submit
 from transept.core.request.inputs import PreparedRequest
 from transept.core.request.prompt_probe import PromptProbe
 from transept.core.request.prompts import Request
@@ -71,8 +71,8 @@ class Scorer:
 
     def __init__(self, engine: Engine, options: Mapping[str, Any]) -> None:
         self.engine = engine
-        given = vars(ScoringOptions(**options))
-        self.job: TextJob = make_job(engine, given["task"], {**_of_job(given), **ONE_TOKEN})
+        given = {**vars(ScoringOptions(**options))}
+        self.job: TextJob = make_job(engine, given.pop("task"), {**given, **ONE_TOKEN})
         self.start = engine.preprocess.decoder_inputs(self.job.decoder_prompt).token_ids
         before, self.after = own_special_tokens(engine.tokenizer)
         self.before = before if len(self.start) == 1 else []  # otherwise the decoder prompt has them
@@ -81,8 +81,6 @@ class Scorer:
         """A job whose result is a TextScore. Raises PromptError for a bad document or target, CapacityError."""
         tokens, truncated, request = yield Offload(partial(self._prepared, document, target))
         (output,) = yield Submit([request])
-        while output is None or not output.finished:
-            (output,) = yield Wait()
         logprobs = list(output.prompt_probe.logprobs)
         return TextScore(target, tokens, logprobs, len(output.encoder_prompt_token_ids), truncated)
 
@@ -112,10 +110,6 @@ class Scorer:
             job.generation_config,
         )
         return tokens, encoded.truncated, engine.inputs(request)
-
-
-def _of_job(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if name != "task"}
 
 
 def paired(documents: Any, targets: Any) -> list[tuple[str, str]]:
