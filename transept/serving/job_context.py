@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from transept.core.jobs.job import Gather, Job, Offload, check_job
+from transept.core.jobs.rewriting import rewritten
 from transept.errors import ParameterError
 
 
@@ -21,25 +22,15 @@ def in_context(job: Job) -> Job:
 
 
 def _steps(job: Job, context: Context) -> Job:
-    step, answer = job.send, None
-    try:
-        while True:
-            try:
-                asked = context.run(step, answer)
-            except StopIteration as end:
-                return end.value
-            finally:
-                answer = None  # else an error and this frame would keep each other alive
-            if isinstance(asked, Offload):
-                asked = replace(asked, function=partial(context.copy().run, asked.function))
-            elif isinstance(asked, Gather):
-                asked = Gather(_jobs(iter(asked.jobs), context), asked.merge, asked.max_jobs)
-            try:
-                step, answer = job.send, (yield asked)
-            except Exception as error:
-                step, answer = job.throw, error
-    finally:
-        context.run(job.close)
+    return rewritten(job, partial(_in_context, context), context.run)
+
+
+def _in_context(context: Context, asked: Any) -> Any:
+    if isinstance(asked, Offload):
+        return replace(asked, function=partial(context.copy().run, asked.function))
+    if isinstance(asked, Gather):
+        return replace(asked, jobs=_jobs(iter(asked.jobs), context))
+    return asked
 
 
 def _jobs(jobs: Iterator[Any], context: Context) -> Iterator[Any]:

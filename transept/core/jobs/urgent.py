@@ -1,28 +1,23 @@
-"""Urgent jobs: their requests and functions start before those of others. Used by live transcription."""
+"""Urgent jobs, whose requests and functions start before those of other jobs. Used by live transcription.
+
+An urgent request waits for room like any other: it preempts no running request, and no encode that is under way. If
+blocks run short later, the scheduler preempts requests that are not urgent first. Urgent requests keep their order
+among themselves. Other requests start only in the room that urgent ones leave: a steady flow of these starves them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from transept.core.jobs.job import Job, Offload, Submit
+from transept.core.jobs.rewriting import rewritten
 
 
 def urgent(job: Job) -> Job:
-    """Make all requests and functions of a job urgent, but not those of jobs that it gathers."""
-    step, answer = job.send, None
-    try:
-        while True:
-            try:
-                asked = step(answer)
-            except StopIteration as end:
-                return end.value
-            finally:
-                answer = None  # else an error and this frame would keep each other alive
-            if isinstance(asked, Submit | Offload):
-                asked = replace(asked, urgent=True)
-            try:
-                step, answer = job.send, (yield asked)
-            except Exception as error:
-                step, answer = job.throw, error
-    finally:
-        job.close()
+    """Make all requests and functions of a job urgent. Jobs that it gathers stay as they are."""
+    return rewritten(job, _urgent)
+
+
+def _urgent(asked: Any) -> Any:
+    return replace(asked, urgent=True) if isinstance(asked, Submit | Offload) else asked
