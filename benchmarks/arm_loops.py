@@ -5,7 +5,7 @@
 
 It compiles the microkernels for each instruction set and prints, for each loop, the part of the processor's peak that
 llvm-mca predicts with all numbers in the first cache, and how many instructions of the loop use the stack. $LLVM_MCA
-names the program, of LLVM 17 or later. Its model of Apple's M1 has three pipes for vectors, as an older processor.
+names the program, of LLVM 17 or later. LLVM's model of Apple's M1 has three pipes for vectors; the processor has four.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ are options of the server, such as ``threads=1``.
 
 The lag of a word is the time from its end in the audio until the final text reaches it, as the times of words in the
 events say. Each row has the lags in the first and in the last third of the run, the events of streams that skip
-passes, and whether the streams are held: the median of the last third is at most FLAT seconds above that of the first,
+passes, and whether the streams are held: the median of the last third is at most FLAT seconds above the first third's,
 and its 95th percentile is within the bound of the model. Run it on a machine that does nothing else.
 """
 
@@ -47,7 +47,7 @@ SILENCE = np.zeros(int(AFTER * SAMPLE_RATE), np.float32)
 
 @dataclass(frozen=True)
 class Speech:
-    """What a stream plays. ends: seconds at which its words end, as auto mode says. text: what is said."""
+    """The audio of a stream. ends: seconds at which its words end, by auto mode's times. text: auto mode's text."""
 
     waveform: np.ndarray
     ends: np.ndarray
@@ -56,7 +56,7 @@ class Speech:
 
 @dataclass
 class Heard:
-    """What a stream answered. reached: (seconds from its beginning, seconds of audio that its text reaches)."""
+    """The text of a stream. reached: (seconds from its beginning, seconds of audio that its text reaches)."""
 
     reached: list[tuple[float, float]] = field(default_factory=list)
     text: str = ""
@@ -82,7 +82,7 @@ def timed_recording(directory: Path) -> tuple[np.ndarray, list[Word]]:
 
 
 def speeches(directory: Path, num: int, seconds: float) -> list[Speech]:
-    """The same recording from `num` places, all of so many seconds. directory: see `timed_recording`."""
+    """Return `num` parts of the same recording, each of `seconds`. directory: see `timed_recording`."""
     waveform, words = timed_recording(directory)
     period = len(waveform) / SAMPLE_RATE
     gaps = [(one.end + other.start) / 2 for one, other in pairwise(words) if other.start - one.end > GAP]

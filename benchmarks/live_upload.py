@@ -1,9 +1,9 @@
-"""A long recording is uploaded beside live streams: how much later their words come.
+"""Live streams beside the upload of a long recording: how much later their words come.
 
     python -m benchmarks.live_upload [--model tiny.en] [--streams 4] [--seconds 120] [--runs 2] [OPTION=VALUE ...]
 
 The streams are those of `benchmarks.live_streams`, in turn alone and beside a recording of half an hour, which is
-uploaded again as soon as it is transcribed. The ratio is that of the 95th percentiles of the lag. OPTION=VALUE are
+uploaded again once it is transcribed. The ratio compares the 95th percentiles of the lag. OPTION=VALUE are
 options of the server. Run it on a machine that does nothing else.
 """
 
@@ -40,7 +40,7 @@ class Uploads:
         number = 0
         with httpx.Client(base_url=self.url, timeout=PATIENCE) as client:
             while not self._ends.is_set():
-                number += 1  # each a little quieter, since Transept keeps what it has encoded
+                number += 1  # each a little quieter, since Transept caches encoder outputs
                 file = io.BytesIO()
                 soundfile.write(file, self._waveform * (1 - 1e-3 * number), SAMPLE_RATE, format="FLAC")
                 form = {"stream": "true", "response_format": "json"}

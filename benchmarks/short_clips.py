@@ -1,4 +1,4 @@
-"""Short clips, each transcribed by itself with Whisper base: word errors, and clips in a language detected wrongly.
+"""Short clips, each transcribed separately with Whisper base: word errors, and clips in a language detected wrongly.
 
     python -m benchmarks.short_clips es=FOLDER=TEXTS fr=FOLDER=TEXTS [--half report] [--languages given detected]
 

@@ -159,9 +159,8 @@ def smoothly_declipped(waveform: np.ndarray) -> np.ndarray:
             + (t**3 - t**2) * d1
         )
         sign, level = np.sign(waveform[begin]), np.abs(waveform[begin:end])
-        result[begin:end] = sign * np.clip(
-            sign * curve, level, 2 * level
-        )  # between two steep slopes it would be far off
+        bounded = np.clip(sign * curve, level, 2 * level)  # between steep slopes the curve rises far too high
+        result[begin:end] = sign * bounded
     return result
 
 

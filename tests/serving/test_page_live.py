@@ -48,6 +48,18 @@ def small_server(tiny_en_dir, tmp_path_factory):
     server.stop()
 
 
+def opened_sockets(visit: Visit) -> list[WebSocketRoute]:
+    """Return a list that gets each connection of the page from now on."""
+    sockets: list[WebSocketRoute] = []
+
+    def pass_on(socket: WebSocketRoute) -> None:
+        socket.connect_to_server()
+        sockets.append(socket)
+
+    visit.page.route_web_socket(re.compile("/v1/realtime"), pass_on)
+    return sockets
+
+
 def start(visit: Visit) -> None:
     visit.page.get_by_role("tab", name="Live").click()
     visit.page.get_by_role("button", name="Start", exact=True).click()
@@ -118,13 +130,7 @@ def test_speech_becomes_captions_and_a_transcript(visit):
 
 def test_a_pause_completes_the_sentence_and_keeps_the_connection(visit):
     """Neither captions nor the recording grow in a pause."""
-    sockets: list[WebSocketRoute] = []
-
-    def pass_on(socket: WebSocketRoute) -> None:
-        socket.connect_to_server()
-        sockets.append(socket)
-
-    visit.page.route_web_socket(re.compile("/v1/realtime"), pass_on)
+    sockets = opened_sockets(visit)
     start(visit)
     expect_words(visit, 3)
     visit.page.get_by_role("button", name="Pause", exact=True).click()
@@ -143,13 +149,7 @@ def test_a_pause_completes_the_sentence_and_keeps_the_connection(visit):
 
 def test_a_lost_connection_loses_no_words(visit):
     """The connection breaks in a sentence. The page connects again, and sends the audio that has no text yet."""
-    sockets: list[WebSocketRoute] = []
-
-    def pass_on(socket: WebSocketRoute) -> None:
-        socket.connect_to_server()
-        sockets.append(socket)
-
-    visit.page.route_web_socket(re.compile("/v1/realtime"), pass_on)
+    sockets = opened_sockets(visit)
     start(visit)
     expect_words(visit, 3)
     sockets[0].close()

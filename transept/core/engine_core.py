@@ -35,7 +35,7 @@ NO_NUMBERS = (
     "processors do not forbid every token"
 )
 
-URGENT = 1 << 62  # more than arrivals count
+URGENT = 1 << 62  # subtracted from an urgent request's arrival; larger than any arrival
 SUSPENDABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
@@ -65,7 +65,7 @@ class EngineCore:
         return len(self.scheduler.queue)
 
     def add(self, request_id: str, request: PreparedRequest, urgent: bool = False) -> None:
-        """Queue a request, an urgent one before all others that are not.
+        """Queue a request. An urgent one goes before all that are not urgent.
 
         Raises CapacityError if it could never fit, ParameterError if its id is in use.
         """

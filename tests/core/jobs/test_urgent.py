@@ -1,6 +1,7 @@
-"""Urgent jobs: their requests start before those that wait, and their functions have threads of their own."""
+"""Urgent jobs: their requests start before all others that wait, and their functions have separate threads."""
 
 import os
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ def test_urgent_requests_keep_their_order(engine: Engine) -> None:
     assert [index for index, _ in engine.runner.run(jobs, max_jobs=4)] == [1, 2, 3, 0]
 
 
-@pytest.mark.skipif(not hasattr(os, "getpriority"), reason="this system has no niceness")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a niceness of each thread")
 def test_urgent_functions_wait_for_no_others_and_have_the_priority_of_the_engine(engine: Engine) -> None:
     release = threading.Event()
 
@@ -61,7 +62,7 @@ def test_urgent_functions_wait_for_no_others_and_have_the_priority_of_the_engine
     assert dict(engine.runner.run([asks_for_niceness()], 1))[0] in (0, NICENESS)  # the system may forbid it
 
 
-def test_an_urgent_job_gets_errors_and_is_closed_as_others(engine: Engine) -> None:
+def test_an_urgent_job_gets_errors_and_is_closed_like_others(engine: Engine) -> None:
     closed: list[str] = []
 
     def hardy() -> Any:

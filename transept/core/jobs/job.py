@@ -40,7 +40,8 @@ class Submit:
         prepared between two steps.
     stream: True to send the job the outputs after every step in which one of the requests took part, with None for
         those that have not begun. The job then yields Wait() until all of them are finished.
-    urgent: True to start them before all requests that are not urgent; for short ones, such as those of live speech.
+    urgent: True to start them before all waiting requests that are not urgent. Use it for short requests, such as live
+        transcription's, because other requests start only in the room that urgent ones leave.
     """
 
     requests: Sequence[Request | PreparedRequest]
@@ -65,8 +66,8 @@ class Offload:
     """A function to call in another thread, concurrently with the engine. Its exception is raised in the job.
 
     slow: True for a function that may take minutes. Such functions have their own threads, so they delay no others.
-    urgent: True for a function of a few milliseconds for which a person waits. Such functions have their own threads
-        with the engine's priority, so others do not delay them.
+    urgent: True for a function of a few milliseconds whose result a user waits for. Such functions have their own
+        threads with the engine's priority, so others do not delay them.
     """
 
     function: Callable[[], Any]

@@ -16,7 +16,7 @@ def other_accelerator() -> str | None:
 
 
 def check_eager(config: Any, device: str) -> None:
-    """Raise ParameterError unless PyTorch sees the device, and for options that need kernels of Transept's.
+    """Raise ParameterError unless PyTorch sees the device, and for options that need Transept's own kernels.
 
     config: an EngineConfig.
     """

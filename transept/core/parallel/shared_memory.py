@@ -1,8 +1,8 @@
 """SharedMemoryExchange: exchanges tensors between the ranks of one machine through memory that all of them map.
 
 A step of a small model makes dozens of exchanges of a few kilobytes. Through sockets, which gloo uses, each takes
-longer than the product before it; here a rank writes its tensor, then a number, and polls the others' numbers. A kernel
-does that, because a rank that sees the number must also see the tensor.
+longer than the product before it; here a rank writes its tensor, then a number, and polls the others' numbers. A rank
+that sees the number must also see the tensor, and Python cannot order memory. So a kernel writes and polls the numbers.
 """
 
 from __future__ import annotations

@@ -19,11 +19,11 @@ from transept.text.document import settled
 
 
 class Echoes(Enum):
-    """Whether choices begin with the decoder prompt: no, yes, or yes and nothing follows it."""
+    """The part of a choice that is the decoder prompt."""
 
     NONE = 0
-    BEFORE = 1
-    ALONE = 2
+    BEFORE = 1  # the prompt, then the generated text
+    ALONE = 2  # the prompt without a generated text
 
 
 @dataclass(frozen=True)

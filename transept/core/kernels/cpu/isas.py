@@ -29,7 +29,9 @@ class SavedState(NamedTuple):
 
 
 class ArmFeature(NamedTuple):
-    """A feature of 64-bit Arm. word, bit: where Linux tells it, AT_HWCAP or AT_HWCAP2 of `getauxval`. name: macOS's, in
+    """A feature of 64-bit Arm.
+
+    word, bit: where Linux reports it: `getauxval`'s AT_HWCAP or AT_HWCAP2, and the bit's number. name: macOS's name, in
     hw.optional.arm.
     """
 

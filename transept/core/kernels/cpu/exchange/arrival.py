@@ -8,10 +8,11 @@ _arrive = KernelFunction("transept_arrive", Pointer, Int, Int, Int, Int, Int)
 
 
 def arrive(lines: int, rank: int, size: int, call: int, num_bytes: int, nanoseconds: int) -> int:
-    """Announce a rank's tensor for a call, and wait up to some nanoseconds for those of the other ranks.
+    """Announce a rank's tensor for a call, and wait for the other ranks' tensors, at most `nanoseconds`.
 
-    lines: the address of a line of 64 bytes for each rank, in memory that all ranks map, zeros at first. num_bytes: of
-    the tensor. Returns 1 if all are there, 0 if not yet, and -1 if one has another size. It may be called again. A rank
-    that gets 1 sees what the others wrote before.
+    lines: address of 64 bytes for each rank, in memory that all ranks map, zeros at first. call: number of the call,
+    from 1. num_bytes: size of the tensor.
+    Returns 1 if all tensors are there, 0 if one is missing, and -1 if one has another size. After 0 the rank calls it
+    again. After 1 the rank sees all tensors of this call.
     """
     return _arrive(lines, rank, size, call, num_bytes, nanoseconds)
