@@ -157,13 +157,14 @@ def _check_writable(file: Path) -> None:
 
 def _measure(arguments: argparse.Namespace, transcriber: Transcriber, samples: Sequence[Sample]) -> int:
     from transept.speech.calibration import Calibration, data_file, found_for, keep
+    from transept.speech.option_checks import check_options
     from transept.speech.word_errors import word_error_rate, words_of
 
     def error_rate(measured: Measured) -> float:
         heard = zip(samples, whole.texts, measured.texts, strict=True)
         return word_error_rate((was if sample.text is None else sample.text, text) for sample, was, text in heard)
 
-    transcriber.model.check(transcriber.model.options({"encoder_context": MARGINS[0]}))
+    check_options(transcriber.model, transcriber.model.options({"encoder_context": MARGINS[0]}))
     found_for(transcriber.engine.view.path)  # raises for an unreadable file before the measurement
     _check_writable(data_file())
     whole = _transcribed(arguments, transcriber, samples, None)

@@ -28,6 +28,7 @@ from transept.core.config import EngineConfig
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import PromptError, TranseptError
 from transept.options import split_options
+from transept.speech.option_checks import check_options
 from transept.speech.options import TranscriptionOptions
 from transept.speech.transcriber import Transcriber
 from transept.text.generator import TextGenerator
@@ -74,7 +75,7 @@ class Transcribe:
         self.transcriber = Transcriber(model, **_with_threads(engine))
         speech = self.transcriber.model
         checked = speech.options(self.options)
-        speech.check(checked)
+        check_options(speech, checked)
         checked.refuse_several("is for the recordings of one call, and other replicas have others; leave it out")
         self.engine = self.transcriber.engine
 

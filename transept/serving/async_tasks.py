@@ -20,6 +20,7 @@ from transept.serving.settings import MAX_QUEUE, MAX_RUNNING
 from transept.speech.live.events import LiveEvent
 from transept.speech.live.feed import Chunk
 from transept.speech.live_options import NOT_OF_LIVE, LiveOptions
+from transept.speech.option_checks import check_options
 from transept.speech.options import TranscriptionOptions
 from transept.speech.recording import AudioInput
 from transept.speech.segments import Opened, Segment
@@ -146,7 +147,7 @@ class AsyncTranscriber(_AsyncTasks):
         language, target = next(iter(model.languages), None), None
         for target in (None, *model.target_languages):
             with contextlib.suppress(ParameterError):
-                model.check(model.options({"language": language, "target_language": target}))
+                check_options(model, model.options({"language": language, "target_language": target}))
                 break
         return {"language": language, "target_language": target}
 

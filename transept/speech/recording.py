@@ -32,6 +32,7 @@ from transept.speech.algorithms.second_hearing import Heard
 from transept.speech.algorithms.silence import SpokenWindow, num_kept, speech_only, spoken_windows
 from transept.speech.algorithms.source import Source
 from transept.speech.levelling import load_recording
+from transept.speech.option_checks import unread_hotwords
 from transept.speech.options import AUTO, BATCHED, SEQUENTIAL, TranscriptionOptions
 from transept.speech.segments import Opened, Segment
 from transept.speech.speech_model import SpeechModel
@@ -92,7 +93,7 @@ def transcribe_waveform(
     language = yield from recording_language(source)
     ranked = dict(sorted(language.probabilities.items(), key=lambda each: -each[1]))
     kept = num_samples / rate
-    warnings = [*warnings, *filter(None, [model.unread_hotwords(options)])]
+    warnings = [*warnings, *filter(None, [unread_hotwords(model, options)])]
     info = TranscriptionInfo(language.code, language.probability, ranked, duration, kept, options, warnings)
     yield info
     heard = yield from decode(dataclasses.replace(source, language=language.code))

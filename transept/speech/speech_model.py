@@ -5,7 +5,6 @@ The Transcriber makes one. It has the model's sizes, languages and tokenizer, an
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Container, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
@@ -31,17 +30,14 @@ from transept.speech.calibration import calibrated_margin
 from transept.speech.language_names import LANGUAGES
 from transept.speech.live_options import AGREEMENT, ATTENTION
 from transept.speech.options import BEAMS, DEFAULT_BEST_OF, TRANSLATES_TO, TranscriptionOptions
-from transept.speech.redaction import NAMES
 from transept.speech.tokenizer import SpeechTokenizer
 from transept.speech.voices.heard import installed_embedder
-from transept.speech.voices.store import Voices
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from transept.multimodal.waveforms import Waveform
 
-logger = logging.getLogger(__name__)
 LANGUAGE_TAG = re.compile(r"([a-z]{2,3})(?:[-_](?:[a-z]{4}|[a-z]{2}|[0-9]{3}))+")  # language, then script and region
 ONLY_LANGUAGE = "en"  # language of a model that names none
 UNKNOWN_LANGUAGE = "und"  # ISO 639's code for an undetermined language
@@ -132,91 +128,6 @@ class SpeechModel:
             defaults["quality"] = "fast"
         return TranscriptionOptions(**{**defaults, **given})
 
-    def check(self, options: TranscriptionOptions) -> None:
-        """Raise ParameterError for a language, a task, times, tokens or a prompt that this model does not support.
-
-        Also for a missing language that it needs, for diarize or redact without the plugin that it needs, and for more
-        samples or beams than the engine runs at a time.
-        """
-        most = self.max_num_seqs
-        asked = next((name for name in ("beam_size", "quality") if getattr(options, name)), "patience")
-        widths = (("best_of", "best_of", options.best_of or 1), ("beam_size", asked, options.num_beams))
-        for name, told, width in widths:
-            if width > most:
-                raise ParameterError(
-                    f"{{{told}=}} needs {width} sequences at a time, but {{max_num_seqs}} is {most}; set {{{name}}} "
-                    f"to at most {most}, or raise {{max_num_seqs}} to {width}",
-                    param=told,
-                    value=getattr(options, told),
-                    others=("max_num_seqs", name),
-                )
-        if options.diarize:
-            self._check_speakers(options)
-        if NAMES in options.redact:
-            _ = self.name_finder
-        if options.multilingual and not self.detects:
-            raise refusal(options, self.why_it_detects_none + "; leave {multilingual=} out")
-        needs_language = not self.detects and 1 < len(self.languages) == len(self.language_tokens)
-        if options.language is None and needs_language:
-            known = ", ".join(self.languages)
-            raise refusal(options, f"{self.why_it_detects_none}; give {{language}}, one of {known}")
-        try:
-            spoken = self.language_code(options.language)
-            self.opening_tokens(spoken, options, timestamps=not options.without_timestamps)
-        except ParameterError as error:
-            if error.param != "language":
-                raise
-            raise refusal(options, error.message, "language") from None  # with the user's spelling, not the code
-        if options.word_timestamps and not self.alignment_heads:
-            raise refusal(
-                options,
-                "this model cannot time words; leave out {word_timestamps=}, {hallucination_silence_threshold} and the "
-                "layout of subtitles",
-            )
-        usual = (None, TranscriptionOptions.max_initial_timestamp)
-        if self.tokenizer.control.first_timestamp is None and options.max_initial_timestamp not in usual:
-            raise refusal(options, "this model writes no timestamps; leave {max_initial_timestamp} out")
-        if options.encoder_context is not None:
-            if self.spec.short_features_modality is None:
-                raise refusal(
-                    options,
-                    "this model's encoder cannot read windows in part, as Whisper's can; leave {encoder_context} out",
-                )
-            self.encoder_margin(options)
-        window = self.window_frames / self.fps
-        if options.chunk_length is not None and options.chunk_length > window:
-            message = (
-                f"{{chunk_length}} is {options.chunk_length:g} seconds; a window of this model has at most {window:g}"
-            )
-            raise refusal(options, message)
-        for name in ("initial_prompt", "hotwords"):
-            if getattr(options, name) and self.tokenizer.control.start_of_previous is None:
-                message = f"this model takes no text before a window; leave {{{name}}} out, or try {{prefix}}"
-                raise refusal(options, message, name)
-        if warning := self.unread_hotwords(options):
-            logger.warning("each recording is %s", warning)
-        prompt = () if isinstance(options.initial_prompt, str) else options.initial_prompt or ()
-        for name, tokens in (("initial_prompt", prompt), ("suppress_tokens", options.suppress_tokens)):
-            if max(tokens, default=0) >= self.vocab_size:
-                last = self.vocab_size - 1
-                raise refusal(options, f"{{{name}}} holds {max(tokens)}; this model's token ids end at {last}")
-
-    def unread_hotwords(self, options: TranscriptionOptions) -> str | None:
-        """Return a warning with the number of hotwords that fit if the list has more than a prompt has room for."""
-        tokens = self.hotword_tokens(options.hotwords) if options.hotwords else []
-        if len(tokens) < self.max_prompt_tokens:
-            return None
-        assert options.hotwords is not None  # it has tokens
-        words = options.hotwords.split()
-        read = self.tokenizer.decode(tokens).split()
-        num_read = len(read) - (read != words[: len(read)])  # the last one may be cut
-        if num_read >= len(words):
-            return None
-        return (
-            f"transcribed with the first {num_read} of {len(words)} hotwords, for which a prompt has room; give "
-            "the others as keywords, which need no prompt"
-        )
-
     @cached_property
     def live_policy(self) -> str:
         """The better commit policy for live streams, see LiveOptions. Raises CheckpointError for an unknown one."""
@@ -303,19 +214,6 @@ class SpeechModel:
             f"this model does not translate to {asked or target!r}; {{target_language}} may be {known}, or the spoken "
             "language if {language} names it",
         )
-
-    def _check_speakers(self, options: TranscriptionOptions) -> None:
-        """Raise ParameterError for options about speakers that the installed plugins cannot follow."""
-        lowest, highest = options.bounds
-        if (ignored := self.diarizer.ignored(min_speakers=lowest, max_speakers=highest)) is not None:
-            asked = "speakers" if options.speakers else ignored
-            message = (
-                f"{{{asked}=}} needs a diarizer that takes {ignored}; {self.diarizer.plugin.name} "
-                f"({self.diarizer.plugin.distribution}) does not: leave {{{asked}}} out"
-            )
-            raise refusal(options, message)
-        if options.voices is not None or options.same_speakers:
-            (options.voices or Voices()).check_model(self.voice_embedder.model)
 
     @cached_property
     def voice_embedder(self) -> VoiceEmbedder:

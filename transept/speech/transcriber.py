@@ -34,6 +34,7 @@ from transept.speech.live.feed import Chunk, Feed
 from transept.speech.live.stream import LiveStream, transcribed
 from transept.speech.live.transcription import LiveTranscription
 from transept.speech.live_options import NOT_OF_LIVE, LiveOptions
+from transept.speech.option_checks import check_options
 from transept.speech.options import AUTO, DEFAULT_MODEL, NOT_OF_ALIGNMENT, TranscriptionOptions
 from transept.speech.progress import AudioProgress
 from transept.speech.recording import AudioInput
@@ -199,8 +200,8 @@ class Transcriber(ClosesEngine):
     def detect_language(self, audio: AudioInput, **options: Unpack[TranscriptionKeywords]) -> DetectedLanguage:
         """Detect the language of a recording: its code, its probability, and the probabilities of all languages.
 
-        Long silence is left out first, as in auto mode, and the text of a short recording counts if its language is in
-        doubt, unless ``mode="sequential"``.
+        Unless ``mode="sequential"``, long silence is left out first, as in auto mode, and the text also counts if the
+        language is in doubt.
         options: language_detection_segments and language_detection_threshold. A recording shorter than the model's
         window is padded with silence, as in openai-whisper's ``detect_language``. `transcribe` uses the window that it
         will decode, whose padding is not silence, so its probability differs a little.
@@ -212,7 +213,7 @@ class Transcriber(ClosesEngine):
             advice = 'load a multilingual model, such as "base"'
             message = f"{self.model.why_it_detects_none}, so there is nothing to detect: {advice}"
             raise ParameterError(message, param="model")
-        self.model.check(checked)
+        check_options(self.model, checked)
 
         def features() -> Tensor:
             rate = self.model.spec.sample_rate
@@ -294,7 +295,7 @@ class Transcriber(ClosesEngine):
 
     def _checked(self, options: Mapping[str, Any]) -> TranscriptionOptions:
         checked = self._options(options)
-        self.model.check(checked)
+        check_options(self.model, checked)
         return checked
 
     def _options(self, options: Mapping[str, Any]) -> TranscriptionOptions:

@@ -19,6 +19,7 @@ from transept.speech.algorithms.decoding import compression_ratio, decode_window
 from transept.speech.algorithms.language import window_language
 from transept.speech.algorithms.prompt import window_prompt
 from transept.speech.algorithms.source import Source
+from transept.speech.option_checks import check_options
 from transept.speech.option_values import language_or_none
 from transept.speech.options import SEQUENTIAL, TranscriptionOptions
 from transept.speech.speech_model import SpeechModel
@@ -104,7 +105,7 @@ def decode(model: Loaded, mel: Tensor, options: DecodingOptions | None = None, *
     speech = model.transcriber.model
     heard = heard_as(speech, {"language": options.language, "task": options.task})
     checked = dataclasses.replace(options, **heard).checked()
-    speech.check(checked)
+    check_options(speech, checked)
     return _of_each(model.transcriber, mel, lambda window: _decoded(speech, window, options, checked))
 
 
