@@ -1,4 +1,4 @@
-"""why_unwritable: tells before any work whether its result can be written."""
+"""why_unwritable: check before any work that its result can be written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def why_unwritable(path: str | os.PathLike[str]) -> str | None:
-    """Return why no file can be written to a path; None if nothing speaks against it.
+    """Return why no file can be written to a path; None if no reason is found.
 
     Nothing is created: missing folders are left to the writer. A full disk only shows when the file is written.
     """

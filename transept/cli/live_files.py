@@ -50,7 +50,7 @@ class LiveFile:
     def add(self, event: LiveEvent) -> bool:
         """Write an event: of ``jsonl`` all but tentative text, of other formats the utterances.
 
-        Returns False after a failure, such as on a full disk, which it reports. The live transcription goes on.
+        Returns False if the file cannot be written, such as on a full disk, and prints the error to standard error.
         """
         try:
             self._add(event)

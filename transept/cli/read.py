@@ -177,11 +177,13 @@ def _write(read_from: Input, result: ImageText, paths: Sequence[Path]) -> bool:
     """Write an image's files. Reports a failure. Returns True on success."""
     row = json.dumps(_row(read_from, result), ensure_ascii=False, indent=2)
 
-    def write(path: Path) -> None:
-        text = row if path.suffix == ".json" else result.text
-        path.write_bytes(f"{text}\n".encode(errors="backslashreplace"))  # half a surrogate pair, say
+    def content(path: Path) -> str:
+        return f"{row if path.suffix == '.json' else result.text}\n"
 
-    errors = write_or_print(paths, write, lambda path: f"{row if path.suffix == '.json' else result.text}\n")
+    def write(path: Path) -> None:
+        path.write_bytes(content(path).encode(errors="backslashreplace"))  # half a surrogate pair, say
+
+    errors = write_or_print(paths, write, content)
     for error in errors:
         print_stderr(f"transept: {read_from.shown}: {escape(error)}")
     return not errors

@@ -15,7 +15,7 @@ class VoiceModel:
     name: of the model, with its version. Files of voices carry it: only embeddings of one model are compared.
     threshold: lowest cosine similarity, from -1 to 1, of two embeddings of one voice.
     min_seconds: length of speech below which an embedding is unreliable; a shorter voice is not compared.
-    size: numbers of an embedding; None: unknown. With it, known voices of another size are refused before any work.
+    size: length of an embedding; None: unknown. Known voices of another length are refused before any work.
     """
 
     name: str

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 class DetectedLanguage(NamedTuple):
     """The language of a recording.
 
-    language: code, such as ``"en"``. probability: of that language by its sound, as are probabilities: of all languages
-    by code. The text of a short clip may decide for a language that is not the most probable one.
+    language: code, such as ``"en"``. probability: of that language, from the audio alone. probabilities: of all
+    languages by code, likewise. The text may decide for a language that is not the most probable one.
     """
 
     language: str

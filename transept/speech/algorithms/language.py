@@ -45,8 +45,8 @@ CHANGE = 2.0  # cost of a change, in units of log probability
 DOUBTFUL = 0.95  # probability of a language; the text of a less likely one is compared with its rivals' texts
 RIVAL = 0.02  # lowest probability of a rival
 MOST_RIVALS = 6  # languages whose texts are compared
-HEARD = 1.0  # log probability by which another language's text must be better
-SHORT_TEXT = 0.5  # of the median number of tokens; a model may end a text in a wrong language early
+MARGIN = 1.0  # by which a rival's log probability must exceed that of the first language
+SHORT_TEXT = 0.5  # of the median number of tokens; shorter texts are ignored, as models may end early in a wrong one
 LEAST = 1e-3  # lowest probability of any language, however certain the model is
 
 
@@ -71,7 +71,8 @@ def recording_language(source: Source) -> Generator[Any, Any, Language]:
     """A job: the language that the user named, or the one detected from the recording's first windows.
 
     Detection stops at the first window above language_detection_threshold. Otherwise, the language of most windows is
-    used. In a window whose language is in doubt, the text also counts, except in sequential mode.
+    used. For a window whose language is in doubt, the text also counts, except in sequential mode or with
+    multilingual.
     """
     model, options = source.model, source.options
     if options.language is not None or not model.detects:
@@ -93,10 +94,11 @@ def recording_language(source: Source) -> Generator[Any, Any, Language]:
 
 
 def _by_text(heard: Source, found: Language) -> Generator[Any, Any, Language]:
-    """A job: the language of a window, by its sound and by the texts that the model writes in the likely languages.
+    """A job: choose among the likely languages of a window by the text that the model decodes in each.
 
-    found: the language by sound, which stays if it is beyond doubt. Otherwise the most probable pair of language and
-    text decides. Texts are decoded greedily, and without timestamps, whose probability says nothing of a language.
+    found: the language from the decoder step. It is returned unchanged if it is not in doubt; otherwise the language
+    with the highest joint probability of language and text is returned. Texts are decoded greedily, and without
+    timestamps, whose probabilities do not depend on the language.
     """
     model = heard.model
     ranked = sorted(found.probabilities.items(), key=lambda each: -each[1])[:MOST_RIVALS]
@@ -121,7 +123,7 @@ def _by_text(heard: Source, found: Language) -> Generator[Any, Any, Language]:
         and is_plausible(model.tokenizer, model.spec, text.tokens, text.text, heard.seconds)
     }
     if found.code in scores:
-        scores[found.code] += HEARD
+        scores[found.code] += MARGIN
     best = max(scores, key=lambda code: scores[code], default=found.code)
     return dataclasses.replace(found, code=best, probability=found.probabilities[best])
 

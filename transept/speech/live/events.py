@@ -50,7 +50,7 @@ class Committed:
 class Tentative:
     """The present guess of the text after the last committed word; may be empty. It replaces the previous Tentative.
 
-    It ends before the first unlikely word at the end of the audio, which is only half heard.
+    It ends before an unlikely word at the end of the audio, because that word is probably cut off.
     """
 
     text: str
@@ -58,8 +58,9 @@ class Tentative:
 
 @dataclass(frozen=True)
 class UtteranceEnded:
-    """The last event of an utterance. segment: with all committed words; None if there is no word.
+    """The last event of an utterance.
 
+    segment: the utterance with all its committed words; None without words.
     delay: seconds from the arrival of the audio that ended the utterance until this event.
     """
 

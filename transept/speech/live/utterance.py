@@ -36,7 +36,7 @@ from transept.speech.word_breaks import lasting
 KEPT_SECONDS = 2.0  # of audio of committed words that is kept when older audio is dropped
 LEAST_PREFIX = 2  # committed words whose audio is kept
 STUCK_SECONDS = 4.0  # of audio that is kept although none of its words is committed
-HALF_HEARD, HALF_HEARD_SECONDS = 0.5, 0.2  # a less likely word, so near the end of the audio, is half heard
+CUT_OFF_PROBABILITY, CUT_OFF_SECONDS = 0.5, 0.2  # a less likely word this close to the end of the audio is cut off
 BROKEN = ("-", "...", "…")  # marks after an unfinished word
 RETRY_MARGIN = 4.0  # more seconds of silence that the encoder reads if a text is in doubt
 LONGEST_BEYOND = 5.0  # seconds beyond longest_audio before tentative words are committed to make room
@@ -119,11 +119,11 @@ class Utterance:
 
     @property
     def tentative(self) -> str:
-        """The text after the committed words, up to the first word that is only half heard."""
+        """The text after the committed words, up to the first word that is probably cut off."""
         if self.last is None or not self.last.is_trusted:
             return ""
-        words, latest = self.last.words, self.end / SAMPLE_RATE - HALF_HEARD_SECONDS
-        shown = takewhile(lambda word: word.reached <= latest or word.timing.probability >= HALF_HEARD, words)
+        words, latest = self.last.words, self.end / SAMPLE_RATE - CUT_OFF_SECONDS
+        shown = takewhile(lambda word: word.reached <= latest or word.timing.probability >= CUT_OFF_PROBABILITY, words)
         return "".join(word.text for word in shown)
 
     def drop_audio(self, context: Context) -> list[Word]:

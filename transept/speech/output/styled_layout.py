@@ -201,8 +201,9 @@ class _Passage:
     def _best_breaks(
         self, begin: int, end: int, count: int, mean: float, below: float = math.inf
     ) -> tuple[float, list[int]] | None:
-        """Return the cheapest way to break words into `count` lines, as `_lines` does; None unless it costs less than
-        `below`. mean: width of even lines.
+        """Return the cheapest way to break words into `count` lines, as `_lines` does.
+
+        mean: width of even lines. Returns None if every way costs at least `below`.
         """
         limit = self.rules.max_line_width or math.inf
         if count == 1:
@@ -221,10 +222,8 @@ class _Passage:
                 cost += BROKEN * (1 - LINE)
             if index == begin + 1 and self._is_orphan(begin):
                 cost += ORPHAN
-            others = (
-                UNEVEN * max(0.0, abs(width - mean) - count) / limit
-            )  # the other lines are as uneven, but for blanks
-            if cost + others >= below:
+            # The lines after this one are as uneven as it is, except for the blanks between lines.
+            if cost + UNEVEN * max(0.0, abs(width - mean) - count) / limit >= below:
                 continue
             rest = self._best_breaks(index, end, count - 1, mean, below - cost)
             if rest is None:

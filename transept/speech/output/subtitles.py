@@ -191,10 +191,10 @@ def whole_subtitles(
 ) -> Iterator[Subtitle]:
     """Return subtitles of whole words, each with a duration. language, named: see `make_cues`."""
     whole = [dataclasses.replace(segment, words=_own_words(segment)) for segment in segments]
-    if layout.styled:
-        yield from lay_out(whole, layout.rules(language_of((segment.text for segment in segments), language)))
-        return
     code = language_of((segment.text for segment in segments), language)
+    if layout.styled:
+        yield from lay_out(whole, layout.rules(code))
+        return
     for words, speaker in fill_subtitles(whole, layout, named=named):
         taken = 0 if speaker is None or not named else len(speaker) + len(": ")
         yield subtitle_of(without_orphan(lengthened(words), layout.max_line_width or UNBOUNDED, taken, code), speaker)

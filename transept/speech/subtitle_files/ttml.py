@@ -85,7 +85,7 @@ class _Clock:
             units = {"h": Fraction(3600), "m": Fraction(60), "s": Fraction(1), "ms": Fraction(1, 1000)}
             units |= {"f": 1 / self.frames, "t": 1 / self.ticks}
             return Fraction(offset[1]) * units[offset[2]]
-        message = f"line {line}: the time {shown(text)} is not one of TTML; write it such as 00:01:02.500"
+        message = f"line {line}: {shown(text)} is not a time of TTML; write it such as 00:01:02.500"
         raise ParameterError(message, param="text")
 
 
@@ -106,7 +106,7 @@ class _Document:
         """Yield the subtitles of an element. origin, end: its parent's times; end: None if it is open."""
         line, given = self.lines[element], {_local(name): value for name, value in element.attrib.items()}
         if given.get("timeContainer") == "seq":
-            message = f'line {line}: elements of timeContainer="seq" are not read; convert them to explicit times'
+            message = f'line {line}: timeContainer="seq" is not supported; convert it them to explicit times'
             raise ParameterError(message, param="text")
         begin = origin + self.clock.seconds(given.get("begin", "0s"), line)
         ends = [end] if end is not None else []
