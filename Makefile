@@ -71,7 +71,7 @@ bench-gpu:
 CROSS := build/venv-cross
 $(CROSS)/.installed:
 	$(PYTHON) -m venv $(CROSS)
-	$(CROSS)/bin/python -m pip install --quiet 'setuptools>=77' 'ziglang>=0.13' 'auditwheel>=6.2'
+	$(CROSS)/bin/python -m pip install --quiet 'setuptools>=77' 'build>=1.2' 'ziglang>=0.13' 'auditwheel>=6.2'
 	touch $@
 
 wheels: $(CROSS)/.installed

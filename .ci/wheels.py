@@ -1,7 +1,8 @@
 """Builds the wheels of all platforms and the source distributions on one machine, and checks them.
 
-`make wheels` runs it in an environment with setuptools, ziglang and auditwheel. Arguments name the platforms; without
-any, all are built. With --install, what runs here is installed into an empty environment, and transcribes a recording.
+`make wheels` runs it in an environment with setuptools, build, ziglang and auditwheel. Arguments name the platforms;
+without any, all are built. With --install, this machine's wheel is installed into an empty environment, and transcribes
+a recording.
 """
 
 from __future__ import annotations
@@ -60,10 +61,9 @@ def build(target: str) -> Path:
 
 def build_others() -> list[Path]:
     """Return the source distributions, and the wheel of transept-speakers, which serves all platforms."""
-    hook = "from {0} import *; build_sdist({1!r})"
-    run(sys.executable, "-c", hook.format("build_backend", str(DIST)))
-    run(sys.executable, "-c", hook.format("setuptools.build_meta", str(DIST)), folder=SPEAKERS)
-    run(sys.executable, "-c", f"from setuptools.build_meta import *; build_wheel({str(DIST)!r})", folder=SPEAKERS)
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", DIST]
+    run(*command, "--sdist", ROOT)
+    run(*command, SPEAKERS)
     return sorted([*DIST.glob("*.tar.gz"), *DIST.glob("transept_speakers-*.whl")])
 
 

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <string>
@@ -27,7 +28,7 @@ enum Kind : int64_t { FLOAT32, FLOAT16, INT8, BFLOAT16 };
 // The bit of CPUID that each level needs and the levels below it do not.
 const struct {
   const char* level;
-  unsigned subleaf, number, bit;  // of leaf 7; number: 0 to 3 for eax, ebx, ecx, edx
+  unsigned subleaf, index, bit;  // of leaf 7; index: 0 to 3 for eax, ebx, ecx and edx
 } LEVELS[] = {{"avx2", 0, 1, 5}, {"avx_vnni", 1, 0, 4}, {"avx512", 0, 1, 16}, {"avx512_vnni", 0, 2, 11}, {"avx512_bf16", 1, 0, 5}};
 
 bool runs(const std::string& path) {
@@ -35,7 +36,7 @@ bool runs(const std::string& path) {
     if (path.find(std::string("kernels_") + each.level + ".") == std::string::npos) continue;
     unsigned registers[4] = {};
     __get_cpuid_count(7, each.subleaf, &registers[0], &registers[1], &registers[2], &registers[3]);
-    return registers[each.number] >> each.bit & 1;
+    return registers[each.index] >> each.bit & 1;
   }
   return true;
 }
@@ -109,9 +110,9 @@ void products(int64_t rows, int64_t num_out, int64_t num_in) {
     if (each.kind == INT8) {
       packed = pack_int8(weight.data(), 0, num_out, num_in, INT8, reinterpret_cast<int8_t*>(values), scales.data()) >= 0;
     }
-    const Weight struct_of{values, each.kind == INT8 ? scales.data() : nullptr, num_out, num_in, each.kind};
+    const Weight packed_weight{values, each.kind == INT8 ? scales.data() : nullptr, num_out, num_in, each.kind};
     std::memset(out.data(), 0xff, out.size() * sizeof(float));  // NaN
-    const int64_t done = product(x.data(), rows, &struct_of, bias.data(), -1, out.data());
+    const int64_t done = product(x.data(), rows, &packed_weight, bias.data(), -1, out.data());
     char what[100];
     std::snprintf(what, sizeof what, "product in %s, %lld rows, [%lld, %lld]", each.name, (long long)rows,
                   (long long)num_out, (long long)num_in);
@@ -186,7 +187,7 @@ int main(int argc, char** argv) {
   }
   argmax();
   norm();
-  std::thread other([&] {  // has scratch memory of its own, which ends with it
+  std::thread other([&] {  // its scratch memory is freed when it ends
     set_num_threads(2);
     products(70, 100, 200);
   });
