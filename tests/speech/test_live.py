@@ -267,6 +267,7 @@ def test_an_event_loop_ends_although_the_chunks_of_a_stream_wait(transcriber: Tr
         tasks = aio.AsyncTranscriber(transcriber)
         reading = asyncio.ensure_future(anext(tasks.live(waiting())))
         while not any(thread.name == "transept-live" for thread in threading.enumerate()):
+            assert not reading.done()
             await asyncio.sleep(0)
         reading.cancel()
         return tasks

@@ -31,7 +31,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         usage="transept score [option ...] --model MODEL FILE [TARGETS]",
         description="Print the log probability of each target text, given its document. Line N of TARGETS belongs to "
         "line N of FILE. Without TARGETS, each line of FILE is a JSON object with a document and a target.",
-        epilog="Exit code: 0 all pairs scored, 1 some failed (their score is nan), 2 bad usage.",
+        epilog="Exit code: 0 all pairs scored, 1 some failed (their score is nan), 2 bad usage or an unreadable file.",
         most_used=(
             *("--model", "--task", "--source-language", "--target-language", "--truncate", "--json", "--device"),
             *("--quantization", "--threads", "--offline"),

@@ -296,7 +296,7 @@ class JobRunner:
             self._offloaded.discard(future)
 
         pool = self._urgent_pool if event.urgent else self._slow_pool if event.slow else self._pool
-        future = pool.submit(event.function, long_running)
+        future = pool.submit(event.function, long_running and not event.urgent)
         self._offloaded.add(future)
         future.add_done_callback(lambda ended: self._put(partial(take_back, ended)))  # without a cycle
         return future
