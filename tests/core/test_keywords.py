@@ -15,7 +15,8 @@ from random_whisper import SECONDS, save_random_whisper
 
 from transept import Engine, SamplingParams
 from transept.core.checkpoints.plain_tokenizer import PlainTokenizer
-from transept.core.execution.sampler import Drawn, Sampler, SamplingRow
+from transept.core.execution.drawn import Drawn, SamplingRow
+from transept.core.execution.sampler import Sampler
 from transept.core.request.inputs import DecoderInputs, EncoderDecoderInputs, EncoderInputs
 from transept.core.request.keyword_tree import FIRST_SHARE, KeywordTree
 from transept.core.request.keywords import (

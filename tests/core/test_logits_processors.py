@@ -19,7 +19,8 @@ from transformers import (
 )
 
 from transept import Engine, SamplingParams
-from transept.core.execution.sampler import Drawn, Sampler, SamplingRow
+from transept.core.execution.drawn import Drawn, SamplingRow
+from transept.core.execution.sampler import Sampler
 from transept.core.request.generation_defaults import complete
 from transept.core.scheduling.step import SequenceData
 

@@ -23,7 +23,8 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from transept.core.execution.sampler import Drawn, Sampler, SamplingRow
+from transept.core.execution.drawn import Drawn, SamplingRow
+from transept.core.execution.sampler import Sampler
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.step import SequenceData
 

@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from transept.core.attention.metadata import AttentionMetadata, DecodeTables
+from transept.core.execution.drawn import Drawn
 from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.recorder import Recorder
 from transept.core.execution.rows import DecodeRows, put_pending
-from transept.core.execution.sampler import Drawn
 from transept.core.kernels.transfer import upload
 from transept.core.model import ForConditionalGeneration
 from transept.core.scheduling.step import BlockTable

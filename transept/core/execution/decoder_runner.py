@@ -14,11 +14,11 @@ from torch import Tensor
 
 from transept.core.execution.checked_model import CheckedModel
 from transept.core.execution.decode_graphs import DecodeGraphs
+from transept.core.execution.drawn import Drawn
 from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.prompt_probes import PromptProbes
 from transept.core.execution.recorder import Recorder
 from transept.core.execution.rows import DecodeRows, put_pending
-from transept.core.execution.sampler import Drawn
 from transept.core.kernels.dispatch import MOST_QUERIES
 from transept.core.kernels.transfer import upload
 from transept.core.scheduling.step import SequenceGroupMetadata

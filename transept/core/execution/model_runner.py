@@ -16,12 +16,13 @@ import torch
 from transept.core.execution.checked_model import CheckedModel
 from transept.core.execution.decoder_runner import DecoderRunner
 from transept.core.execution.device_errors import fatal_errors_end_the_engine
+from transept.core.execution.drawn import Chosen, Drawn, SamplingRow
 from transept.core.execution.encoder_runner import EncoderRunner
 from transept.core.execution.isolation import Isolation, ends_engine, interruption_of
 from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.prompt_probes import PromptProbes
 from transept.core.execution.recorder import Recorder
-from transept.core.execution.sampler import Chosen, Drawn, Sampler, SamplingRow
+from transept.core.execution.sampler import Sampler
 from transept.core.execution.sliced_encodes import SlicedEncodes
 from transept.core.kernels.dispatch import share_num_threads
 from transept.core.layers.projected_attention import MakesKeysAndValues
@@ -211,7 +212,8 @@ def _are_known(group: SequenceGroupMetadata, drawn: Collection[int]) -> bool:
 
 def _sampling_rows(step: Sequence[SequenceGroupMetadata]) -> list[SamplingRow]:
     return [
-        SamplingRow(seq_id, data, group.sampling_params, group.num_samples)
+        SamplingRow(seq_id, prefix, group.sampling_params, group.num_samples)
         for group in step
         for seq_id, data in group.seq_data.items()
+        for prefix in data.prefixes()
     ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from transept.core.attention.metadata import AttentionMetadata, slots_of
-from transept.core.execution.sampler import Drawn
+from transept.core.execution.drawn import Drawn
 from transept.core.kernels.transfer import upload
 from transept.core.scheduling.step import PENDING, BlockTable, SequenceGroupMetadata, num_blocks_behind
 

@@ -1,4 +1,4 @@
-"""Sampler: turns logits into tokens, for many requests with different parameters at once.
+"""Sampler: turns rows of logits into tokens, for many requests with different parameters at once.
 
 Rows with equal sampling parameters are processed together, even if their length limits differ, so a batch of similar
 requests costs a few tensor operations. A draw is a function of (seed, sample, position) alone and uses no generator
@@ -10,90 +10,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping
 from collections.abc import Sequence as Seq
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from transept.core.execution.drawn import Chosen, SamplingRow
 from transept.core.execution.keyword_scores import KeywordScorer, KeywordScores
 from transept.core.execution.logits_processors import call_processors
 from transept.core.execution.noise import gumbel, keys_of
 from transept.core.kernels.dispatch import ARGMAX
-from transept.core.kernels.transfer import Download, upload
+from transept.core.kernels.transfer import upload
 from transept.core.request.keywords import TERM_CANDIDATES
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.keyword_search import follows_keywords
-from transept.core.scheduling.sequence import SampledToken
-from transept.core.scheduling.step import SequenceData
 
 Kind = tuple[tuple[Hashable, ...], int]  # SamplingParams.sampling_key, samples
-
-
-class SamplingRow(NamedTuple):
-    """One row of logits, and its sequence. num_samples: tokens to draw from it; for a beam, candidates to return."""
-
-    seq_id: int
-    data: SequenceData
-    params: SamplingParams
-    num_samples: int
-
-
-class Chosen(NamedTuple):
-    """Tokens chosen for some sequences, and their log probabilities, [rows, samples] each, still on the device.
-
-    seq_ids: of the rows. top: the same for the top-k tokens, [rows, logprobs], if requested. forbidden: True if tokens
-    with a log probability of minus infinity may be among the chosen ones. boosts: what keywords added to the log
-    probabilities of the tokens, [rows, samples]; None without keywords, and for a KeywordSearch.
-    """
-
-    seq_ids: list[int]
-    tokens: Tensor
-    logprobs: Tensor
-    top: tuple[Tensor, Tensor] | None
-    forbidden: bool = False
-    boosts: Tensor | None = None
-
-
-class Drawn:
-    """Tokens chosen for the sequences of a step, on the device, with an asynchronous copy to the host."""
-
-    def __init__(self, chosen: Seq[Chosen]) -> None:
-        self.chosen = chosen
-        self.seq_ids = [seq_id for each in chosen for seq_id in each.seq_ids]
-        self._parts = [
-            (each.tokens, each.logprobs, *(() if each.boosts is None else (each.boosts,)), *(each.top or ()))
-            for each in self.chosen
-        ]
-        flat = [part for parts in self._parts for part in parts]
-        self._download = Download([part.double() if part.is_cuda else part for part in flat])  # exact for token ids
-
-    def collect(self) -> dict[int, list[SampledToken]]:
-        """Wait for the copy. Returns the drawn tokens by sequence id, in order, without forbidden ones."""
-        numbers = iter(self._download.collect())
-        drawn: list[list[SampledToken]] = []
-        for each, parts in zip(self.chosen, self._parts, strict=True):
-            tokens, logprobs, *top = (next(numbers).tolist() for _ in parts)
-            boosts = [[0.0] * len(row) for row in tokens] if each.boosts is None else top.pop(0)
-            for row, numbers_of_row in enumerate(zip(tokens, logprobs, boosts, strict=True)):
-                asked = {int(token): value for token, value in zip(*(part[row] for part in top), strict=True)}
-                drawn.append(
-                    [
-                        SampledToken(int(token), value, {**asked, int(token): value} if top else None, boost)
-                        for token, value, boost in zip(*numbers_of_row, strict=True)
-                        if not each.forbidden or value != float("-inf")
-                    ]
-                )
-        return dict(zip(self.seq_ids, drawn, strict=True))
-
-    def tokens_of(self, seq_ids: list[int]) -> Tensor:
-        """Return the first token drawn for each of these sequences, [sequences] int64 on the device."""
-        parts = [each.tokens[:, 0] for each in self.chosen]
-        tokens = parts[0] if len(parts) == 1 else torch.cat(parts)
-        if seq_ids == self.seq_ids:
-            return tokens
-        rows = {seq_id: row for row, seq_id in enumerate(self.seq_ids)}
-        return tokens[upload([rows[seq_id] for seq_id in seq_ids], tokens.device)]
 
 
 MOST_CACHED, LEAST_CACHED = 1 << 20, 64  # token ids in all cached lists; overhead added for each list
@@ -123,7 +55,6 @@ class Sampler:
 
     def _choose(self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> Chosen:
         """Choose tokens for rows [rows, vocabulary] with equal `sampling_key`. params: of one of the rows."""
-        seq_ids = [row.seq_id for row in rows]
         if params.beam_search:
             logprobs = logits.log_softmax(dim=-1)  # before penalties and bans, and not again after them
             self._process(logprobs, params, rows)
@@ -132,24 +63,22 @@ class Sampler:
             top = _top_k(logprobs, params.logprobs) if params.logprobs else None
             number = min(rows[0].num_samples, logprobs.shape[-1])
             if not params.keywords:
-                return Chosen(seq_ids, *_top_k(logprobs, number), top, forbidden=True)
+                return Chosen(rows, *_top_k(logprobs, number), top, forbidden=True)
             scores = self._score_keywords(params.keywords, [row.data for row in rows])  # type: ignore[arg-type]
             plain = logprobs.topk(max(1, number - TERM_CANDIDATES), dim=-1).indices
-            return _with_terms(seq_ids, plain, logprobs, 0.0, scores, top)
+            return _with_terms(rows, plain, logprobs, 0.0, scores, top)
         self._process(logits, params, rows)
         if params.keywords:
-            return self._choose_with_keywords(logits, params, rows, seq_ids)
+            return self._choose_with_keywords(logits, params, rows)
         argmax = ARGMAX.serving(logits) if params.greedy and not params.logprobs else None
         if argmax is not None:
-            return Chosen(seq_ids, *argmax(logits), None)
+            return Chosen(rows, *argmax(logits), None)
         drawn = logits.argmax(dim=-1, keepdim=True) if params.greedy else _draw(logits, params, rows)
         logprobs = logits.log_softmax(dim=-1)
         top = _top_k(logprobs, params.logprobs) if params.logprobs else None
-        return Chosen(seq_ids, drawn, logprobs.gather(-1, drawn), top)
+        return Chosen(rows, drawn, logprobs.gather(-1, drawn), top)
 
-    def _choose_with_keywords(
-        self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow], seq_ids: list[int]
-    ) -> Chosen:
+    def _choose_with_keywords(self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> Chosen:
         """Choose by the sum of logits and keyword scores. The returned log probabilities exclude the scores.
 
         A KeywordSearch gets each row's most likely token, and the best tokens that have a keyword score.
@@ -164,14 +93,14 @@ class Sampler:
             best = logits.argmax(dim=-1, keepdim=True)
             top = _top_k(logits - total, params.logprobs) if params.logprobs else None
         if follows_keywords(params):
-            return _with_terms(seq_ids, best, logits, total, scores, top)
+            return _with_terms(rows, best, logits, total, scores, top)
         if params.greedy:
             chosen = scores.best(logits, best)
         else:
             plain = scores.add_to(logits)
             chosen = _draw(logits, params, rows)
             scores.restore(logits, plain)
-        return Chosen(seq_ids, chosen, logits.gather(-1, chosen) - total, top, boosts=scores.of(chosen))
+        return Chosen(rows, chosen, logits.gather(-1, chosen) - total, top, boosts=scores.of(chosen))
 
     def _process(self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> None:
         """Apply penalties, bias, rules that forbid tokens, and rules that force one. In place on [rows, vocabulary]."""
@@ -222,7 +151,7 @@ class Sampler:
 
 
 def _with_terms(
-    seq_ids: list[int],
+    rows: list[SamplingRow],
     plain: Tensor,
     logits: Tensor,
     total: Tensor | float,
@@ -236,7 +165,7 @@ def _with_terms(
     chosen, is_new = scores.joined(plain, logits, TERM_CANDIDATES)
     logprobs = logits.gather(-1, chosen) - total
     logprobs[:, plain.shape[1] :].masked_fill_(~is_new, float("-inf"))
-    return Chosen(seq_ids, chosen, logprobs, top, forbidden=True)
+    return Chosen(rows, chosen, logprobs, top, forbidden=True)
 
 
 def _alike(kinds: list[Kind]) -> list[list[int]]:

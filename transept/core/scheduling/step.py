@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from transept.core.request.inputs import EncoderInputs
@@ -28,12 +28,14 @@ class SequenceData:
     """A decoder sequence, for the execution side. The lists are live: they grow with it.
 
     encoder_token_ids: the encoder's prompt if the request forbids repeating it, else empty.
+    draft_token_ids: the sequence's probable next tokens. The step also computes the tokens after these.
     """
 
     prompt_token_ids: list[int]
     output_token_ids: list[int]
     sample_index: int
     encoder_token_ids: Sequence[int] = ()
+    draft_token_ids: list[int] = field(default_factory=list)
 
     @property
     def num_tokens(self) -> int:
@@ -49,6 +51,11 @@ class SequenceData:
     def last_token_id(self) -> int:
         """The newest token; PENDING if it is not on the host yet."""
         return (self.output_token_ids or self.prompt_token_ids)[-1]
+
+    def prefixes(self) -> list[SequenceData]:
+        """Return the sequence itself, and then the sequence with each longer part of its draft appended."""
+        longer = [self.draft_token_ids[:count] for count in range(1, len(self.draft_token_ids) + 1)]
+        return [self, *(replace(self, output_token_ids=self.output_token_ids + each) for each in longer)]
 
 
 @dataclass(frozen=True, eq=False)
