@@ -218,6 +218,12 @@ PARAMETERS: Table = {
     "max_tokens of NaN": (lambda it: it.sample(max_tokens=math.nan), "nan"),
     "min_tokens below 0": (lambda it: it.sample(min_tokens=-1), "-1"),
     "min_tokens over max_tokens": (lambda it: it.sample(min_tokens=9, max_tokens=8), "min_tokens=9"),
+    "a repetition of nothing": (lambda it: it.sample(stop_at_repetition=0), "stop_at_repetition"),
+    "a repetition in a beam search": (lambda it: it.sample(stop_at_repetition=4, num_beams=2), "num_beams"),
+    "a repetition with keywords": (
+        lambda it: it.sample(stop_at_repetition=4, num_beams=1, keywords=[[5, 6]]),
+        "keywords; leave",
+    ),
     "a temperature below 0": (lambda it: it.sample(temperature=-0.1), "-0.1"),
     "a temperature of NaN": (lambda it: it.sample(temperature=math.nan), "temperature"),
     "a temperature of infinity": (lambda it: it.sample(temperature=math.inf), "temperature"),

@@ -124,6 +124,18 @@ ONE, TWO, THREE, FOUR, FIVE_IDS = 530, 734, 1115, 1440, [530, 734, 1115, 1440, 1
         (FIVE, {"stop": [" two", " five"], "min_tokens": 3}, (STOPPED, " five", 5, " one two three four")),
         (FIVE, {"stop": " two", "min_tokens": 3, "max_tokens": 3}, (LENGTH, None, 3, " one two three")),
         (" one<|endoftext|>", {"stop": " one", "min_tokens": 1}, (STOPPED, None, 2, " one")),
+        # a repetition: a run of so many tokens or more, twice in succession
+        (" one one two", {"stop_at_repetition": 1}, (STOPPED, None, 2, " one one")),
+        (" one one two", {"stop_at_repetition": 2}, (RUNNING, None, 3, "")),
+        (" one one one one two", {"stop_at_repetition": 2}, (STOPPED, None, 4, " one one one one")),
+        (
+            FIVE + " two three four five six",
+            {"stop_at_repetition": 4},
+            (STOPPED, None, 9, FIVE + FIVE[4:]),
+        ),
+        (FIVE + " two three four five six", {"stop_at_repetition": 5}, (RUNNING, None, 10, "")),
+        (FIVE + " six" + FIVE, {"stop_at_repetition": 4}, (RUNNING, None, 11, "")),
+        (" one one", {"stop_at_repetition": 1, "max_tokens": 2}, (LENGTH, None, 2, " one one")),
     ],
 )
 def test_what_ends_a_sequence(run, text, options, expected):

@@ -7,12 +7,15 @@ from typing import Any
 import jiwer
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from whisper.normalizers import EnglishTextNormalizer
 
 from transept import Transcriber, Transcript, TranscriptionOptions
+from transept.core.scheduling.stopping import ends_in_repetition
 from transept.errors import ParameterError
 from transept.speech import calibration
-from transept.speech.algorithms.decoding import is_plausible, repeats_itself
+from transept.speech.algorithms.decoding import SHORTEST_RUN, is_plausible, repeats_itself
 from transept.speech.calibration import Calibration
 from transept.speech.word_errors import word_error_rate
 
@@ -96,6 +99,12 @@ def test_runs_that_come_twice() -> None:
     assert repeats_itself([1] * 8)
     assert not repeats_itself([1, 2, 3, 1, 2, 3, 1])
     assert not repeats_itself([1, 2, 3, 4, 9, 1, 2, 3, 4])
+
+
+@given(st.lists(st.integers(0, 2), max_size=24))
+def test_a_text_that_a_repetition_ends_is_one_that_nobody_can_have_said(tokens: list[int]) -> None:
+    ends = [ends_in_repetition(tokens[:length], SHORTEST_RUN) for length in range(len(tokens) + 1)]
+    assert any(ends) == repeats_itself(tokens)
 
 
 def test_auto_takes_what_was_kept_for_the_weights(tiny_en_dir: Path, transcriber: Transcriber, tmp_path: Path) -> None:

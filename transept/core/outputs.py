@@ -19,7 +19,7 @@ class CompletionOutput:
     cumulative_boost: sum of the boosts of the keywords that the text contains.
     score: by which a beam search ranks a finished hypothesis (see SamplingParams.length_penalty); else None.
     logprobs: one ``{token id: log probability}`` for each token, if requested.
-    finish_reason: ``"stop"`` (end of sequence, stop token or string), ``"length"`` (max_tokens, even if
+    finish_reason: ``"stop"`` (end of sequence, stop token or string, repetition), ``"length"`` (max_tokens, even if
         forced_eos_token_id makes the last token an end of sequence), ``"abort"``, ``"error"``; None before the end.
     stop_reason: the request's stop string or stop token id that ended it, if any.
     """

@@ -46,6 +46,7 @@ class SingleTextKeywords(TypedDict, total=False):
     logits_processors: Sequence[Callable[[Any, Sequence[Any]], Any]]
     stop: str | Sequence[str]
     stop_token_ids: Sequence[int]
+    stop_at_repetition: int | None
     eos_token_ids: Sequence[int] | None
     ignore_eos: bool
     seed: int | None

@@ -215,6 +215,14 @@ class SamplingParams:
         Option("strings that end the output, and are cut from it", aliases=("stop_strings",), parse=values.texts),
     ] = ()
     stop_token_ids: Annotated[Sequence[int], Option("tokens that end the output", parse=values.token_ids)] = ()
+    stop_at_repetition: Annotated[
+        int | None,
+        _count(
+            "end the output once a run of at least this many tokens occurs twice in succession",
+            "The runs stay in the output. Not for beam searches and keywords.",
+            ge=1,
+        ),
+    ] = None
     eos_token_ids: Annotated[
         Sequence[int] | None, Option("the end-of-sequence tokens", "Default: the checkpoint's.", parse=values.token_ids)
     ] = None
@@ -307,6 +315,9 @@ class SamplingParams:
             raise refusal(self, "{min_tokens=} is over {max_tokens=}")
         if self.stop and not self.detokenize:
             raise refusal(self, "{stop} strings need the text: leave {detokenize} True, or use {stop_token_ids}")
+        if self.stop_at_repetition and (self.beam_search or self.keywords):
+            other = "num_beams" if self.beam_search else "keywords"
+            raise refusal(self, f"{{stop_at_repetition}} does not work with {{{other}}}; leave one of them out", other)
         if self.beam_search:
             self._check_beam_search()
         elif self.num_beams is not None and (self.num_return_sequences or 1) > 1:

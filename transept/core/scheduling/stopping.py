@@ -26,6 +26,8 @@ class StopChecker:
         end = self.end(seq.output_token_ids[-1], len(seq.output_token_ids), params)
         if end is not None:
             seq.status, seq.stop_reason = end
+        elif params.stop_at_repetition and ends_in_repetition(seq.output_token_ids, params.stop_at_repetition):
+            seq.status = SequenceStatus.STOPPED
         if params.stop or seq.finished:
             self.update_text(seq, params)
         if params.stop and len(seq.output_token_ids) > (params.min_tokens or 0):
@@ -80,3 +82,9 @@ class StopChecker:
         if self.tokenizer is None or not token_ids or not params.detokenize:
             return ""
         return str(self.tokenizer.decode(token_ids, skip_special_tokens=params.skip_special_tokens))
+
+
+def ends_in_repetition(tokens: list[int], shortest: int) -> bool:
+    """True if the last `shortest` tokens or more are the same as those directly before them."""
+    sizes = range(shortest, len(tokens) // 2 + 1)
+    return any(tokens[-1] == tokens[-1 - size] and tokens[-size:] == tokens[-2 * size : -size] for size in sizes)

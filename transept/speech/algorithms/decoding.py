@@ -99,12 +99,16 @@ def decode_window(
 
 
 def decode_with_fallback(
-    heard: Source, prompt: WindowPrompt, temperatures: Sequence[float], context: int | None
+    heard: Source,
+    prompt: WindowPrompt,
+    temperatures: Sequence[float],
+    context: int | None,
+    stop_at_repetition: int | None = None,
 ) -> Generator[Any, Any, DecodedWindow]:
     """A job: the first result that needs no fallback, or the last one.
 
     heard: the window. prompt: of the decoder. temperatures: in the order of attempts. context: number of frames that
-    the encoder reads; None: the whole window.
+    the encoder reads; None: the whole window. stop_at_repetition: see SamplingParams.
     """
     model, options = heard.model, heard.options
     no_speech, probe = model.tokenizer.control.no_speech, None
@@ -113,7 +117,7 @@ def decode_with_fallback(
     no_speech_prob = 0.0
     for attempt, temperature in enumerate(temperatures):
         model.num_temperature_retries += attempt > 0
-        params = _sampling_params(heard, temperature, prompt, probe)
+        params = _sampling_params(heard, temperature, prompt, probe, stop_at_repetition)
         (output,) = yield Submit([model.request(heard.features, prompt.tokens, params, context)])
         if probe is not None:
             no_speech_prob = math.exp(output.prompt_probe.logprobs[0])
@@ -129,7 +133,11 @@ def _unchanged(logits: Tensor, rows: Any) -> None:
 
 
 def _sampling_params(
-    heard: Source, temperature: float, prompt: WindowPrompt, probe: PromptProbe | None
+    heard: Source,
+    temperature: float,
+    prompt: WindowPrompt,
+    probe: PromptProbe | None,
+    stop_at_repetition: int | None,
 ) -> SamplingParams:
     """Return the parameters of one attempt. All are set, so the checkpoint's settings have no effect."""
     model, options = heard.model, heard.options
@@ -158,6 +166,7 @@ def _sampling_params(
         top_p=1.0,
         min_p=0.0,
         max_tokens=min(options.max_new_tokens or longest, room),
+        stop_at_repetition=stop_at_repetition,
         min_tokens=0,
         repetition_penalty=options.repetition_penalty or 1.0,
         no_repeat_ngram_size=options.no_repeat_ngram_size or 0,

@@ -15,7 +15,7 @@ import numpy as np
 from transept.core.jobs.job import Submit
 from transept.core.request.prompt_probe import PromptProbe
 from transept.core.request.sampling_params import SamplingParams
-from transept.speech.algorithms.decoding import DecodedWindow, decode_with_fallback, is_plausible
+from transept.speech.algorithms.decoding import SHORTEST_RUN, DecodedWindow, decode_with_fallback, is_plausible
 from transept.speech.algorithms.prompt import WindowPrompt
 from transept.speech.algorithms.source import Source
 from transept.speech.options import TranscriptionOptions
@@ -51,7 +51,10 @@ class HeardWord:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """The text that follows an utterance's committed words. is_trusted: False for repetitive or unlikely text."""
+    """The text that follows an utterance's committed words.
+
+    is_trusted: False for repetitive or unlikely text; then words may be empty, see `hear`.
+    """
 
     words: tuple[HeardWord, ...]
     decoded: DecodedWindow
@@ -65,22 +68,29 @@ def hear(
     prompt: WindowPrompt,
     temperatures: Sequence[float],
     context: int | None,
+    *,
+    last: bool,
 ) -> Generator[Any, Any, Hypothesis]:
     """A job: one pass.
 
     heard: the kept audio, with its features. begin, settled: seconds of the stream at which the audio begins, and at
     which the last committed word ends. prompt: its prefix has the tokens of the committed words. context: number of
-    frames that the encoder reads; None: the whole window. The pass is two requests that share the encoder's output: one
-    decodes, the other measures the attention of each token.
+    frames that the encoder reads; None: the whole window. last: False: stop at a repetition, and return no
+    words of a text that is not trusted.
+    The pass is two requests that share the encoder's output: one decodes, the other measures the attention of each
+    token.
     """
     model, options = heard.model, heard.options
-    decoded = yield from decode_with_fallback(heard, prompt, temperatures, context)
+    shortest = None if last or options.keywords else SHORTEST_RUN
+    decoded = yield from decode_with_fallback(heard, prompt, temperatures, context, shortest)
     is_trusted = (
         decoded.is_finished
         and not decoded.needs_fallback(options)
         and not is_noise(options, decoded)
         and is_plausible(model.tokenizer, model.spec, decoded.tokens, decoded.text, heard.seconds)
     )
+    if not (is_trusted or last):
+        return Hypothesis((), decoded, is_trusted)
     text = [token for token in decoded.tokens[len(prompt.prefix) :] if token in model.tokenizer.text_tokens]
     words = yield from _words(heard, prompt.prefix, text, context)
     words = [_later(word, begin) for word in words]

@@ -90,12 +90,12 @@ class Utterance:
         frames = self._frames_read(heard)
         begin, settled = self.cut / SAMPLE_RATE, self._settled
         prompt = self._prompt(language, context)
-        hypothesis = yield from hear(heard, begin, settled, prompt, options.temperatures[:1], frames)
+        hypothesis = yield from hear(heard, begin, settled, prompt, options.temperatures[:1], frames, last=last)
         if not hypothesis.is_trusted and hypothesis.decoded.text:
             context.clear()  # which may have misled the decoder
             if last:
                 prompt, frames = self._prompt(language, context), self._frames_read(heard, RETRY_MARGIN)
-                hypothesis = yield from hear(heard, begin, settled, prompt, options.temperatures, frames)
+                hypothesis = yield from hear(heard, begin, settled, prompt, options.temperatures, frames, last=True)
         return hypothesis
 
     def commit(self, hypothesis: Hypothesis, *, last: bool) -> list[Word]:
