@@ -2,12 +2,15 @@
 
 import dataclasses
 from collections import Counter
+from copy import copy
 
 import pytest
 import torch
 from scipy.stats import chisquare
 from transformers import (
     EncoderNoRepeatNGramLogitsProcessor,
+    EpsilonLogitsWarper,
+    EtaLogitsWarper,
     ForcedBOSTokenLogitsProcessor,
     ForcedEOSTokenLogitsProcessor,
     LogitsProcessorList,
@@ -19,12 +22,15 @@ from transformers import (
     SuppressTokensAtBeginLogitsProcessor,
     SuppressTokensLogitsProcessor,
     TemperatureLogitsWarper,
+    TopHLogitsWarper,
     TopKLogitsWarper,
     TopPLogitsWarper,
+    TypicalLogitsWarper,
 )
 
 from transept.core.execution.drawn import Drawn, SamplingRow
 from transept.core.execution.sampler import Sampler
+from transept.core.execution.truncation import truncated
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.step import SequenceData
 
@@ -290,11 +296,36 @@ truncations = pytest.mark.parametrize(
          [TemperatureLogitsWarper(2.0), TopPLogitsWarper(0.8), MinPLogitsWarper(0.1)]),
         ({"temperature": 1.5, "top_k": 9, "top_p": 0.9, "min_p": 0.05},
          [TemperatureLogitsWarper(1.5), TopKLogitsWarper(9), TopPLogitsWarper(0.9), MinPLogitsWarper(0.05)]),
+        *(({"temperature": 1.0, "typical_p": mass}, [TypicalLogitsWarper(mass)]) for mass in (0.2, 0.6, 0.95)),
+        ({"temperature": 1.0, "epsilon_cutoff": 0.03}, [EpsilonLogitsWarper(0.03)]),
+        ({"temperature": 1.0, "epsilon_cutoff": 0.9}, [EpsilonLogitsWarper(0.9)]),
+        *(({"temperature": 1.0, "eta_cutoff": eta}, [EtaLogitsWarper(eta)]) for eta in (0.9, 0.3, 0.01)),
+        *(({"temperature": 1.0, "top_h": share}, [TopHLogitsWarper(share)]) for share in (0.01, 0.4, 0.8)),
+        ({"temperature": 1.2, "top_h": 0.9, "top_k": 40, "typical_p": 0.8, "epsilon_cutoff": 0.01, "eta_cutoff": 0.1},
+         [TemperatureLogitsWarper(1.2), TopHLogitsWarper(0.9), TopKLogitsWarper(40), TypicalLogitsWarper(0.8),
+          EpsilonLogitsWarper(0.01), EtaLogitsWarper(0.1)]),
         ({"temperature": 1.5, "repetition_penalty": 1.5, "suppress_tokens": [1, 2, 3], "top_k": 10},
          [RepetitionPenaltyLogitsProcessor(1.5), SuppressTokensLogitsProcessor([1, 2, 3]),
           TemperatureLogitsWarper(1.5), TopKLogitsWarper(10)]),
     ],
 )  # fmt: skip
+
+
+@truncations
+@pytest.mark.parametrize("least", [1, 3])
+@pytest.mark.parametrize("spread", [0.3, 1.5, 6.0])
+def test_the_cut_offs_are_those_of_transformers(options, processors, least, spread):
+    """The same tokens are left. least: transformers' min_tokens_to_keep."""
+    logits = random_logits(4, seed=5, spread=spread)
+    logits[1:, :40] = float("-inf")  # forbidden by other rules
+    kept = truncated(logits / options["temperature"], SamplingParams(**options), least) > float("-inf")
+    warpers = [copy(each) for each in processors if type(each).__name__.endswith("Warper")]
+    for warper in warpers:
+        warper.min_tokens_to_keep = least
+        if isinstance(warper, TopKLogitsWarper):
+            warper.top_k = max(warper.top_k, least)
+    expected = LogitsProcessorList(warpers)(torch.zeros(4, 1, dtype=torch.long), logits.clone()) > float("-inf")
+    assert torch.equal(kept, expected)
 
 
 @pytest.mark.sampled(5)
@@ -357,6 +388,8 @@ MIXED = [
     (SamplingParams(temperature=0.8, top_k=9, seed=2), OUTPUT),
     (SamplingParams(temperature=1.3, top_p=0.8, min_p=0.01, seed=3, logprobs=3), OUTPUT),
     (SamplingParams(temperature=1.3, top_p=0.8, min_p=0.01, seed=4, logprobs=3), OUTPUT[:2]),
+    (SamplingParams(temperature=1.3, typical_p=0.8, eta_cutoff=0.01, seed=4), OUTPUT[:2]),
+    (SamplingParams(temperature=1.3, top_h=0.7, epsilon_cutoff=0.01, seed=5), OUTPUT),
     (SamplingParams(temperature=0, repetition_penalty=1.7, logprobs=2), OUTPUT),
     (SamplingParams(temperature=0, repetition_penalty=1.7, logprobs=2), []),
     (SamplingParams(temperature=1.0, presence_penalty=0.5, frequency_penalty=0.5, seed=5), OUTPUT),

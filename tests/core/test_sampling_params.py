@@ -159,6 +159,9 @@ def test_values_at_the_edge_of_their_range_are_taken(name, value):
         ({"temperature": 0, "top_k": 5}, "top_k=5 has no meaning"),
         ({"temperature": 0, "top_p": 0.5}, "top_p=0.5 has no meaning"),
         ({"temperature": 0, "min_p": 0.1}, "min_p=0.1 has no meaning"),
+        ({"temperature": 0, "typical_p": 0.1}, "typical_p=0.1 has no meaning"),
+        ({"typical_p": 0}, "typical_p must be a number above 0 and at most 1, not 0"),
+        ({"epsilon_cutoff": 1}, "epsilon_cutoff must be a number of at least 0 and below 1, not 1"),
         ({"allowed_token_ids": []}, "leaves no token"),
         ({"allowed_token_ids": [1, 2], "suppress_tokens": [1, 2, 3]}, "leaves no token"),
         ({"allowed_token_ids": [1, 2], "begin_suppress_tokens": [1, 2]}, "leaves no token"),
@@ -225,6 +228,10 @@ def test_equal_parameters_are_equal_and_hash_alike(one, other):
         {"top_k": 5},
         {"top_p": 0.5},
         {"min_p": 0.5},
+        {"typical_p": 0.5},
+        {"epsilon_cutoff": 0.1},
+        {"eta_cutoff": 0.1},
+        {"top_h": 0.5},
         {"num_beams": 2},
         {"num_return_sequences": 2},
         {"length_penalty": 2.0},
@@ -294,6 +301,9 @@ def test_parameters_do_not_change_with_the_users_lists():
         ({"temperature": 0.3}, {"do_sample": True, "min_p": 0.1}, {"min_p": 0.1}),
         ({"temperature": 0.3}, {"min_p": 0.1}, {"min_p": 0.0}),
         ({}, {"min_p": 0.1}, {"min_p": 0.0}),
+        ({}, {"do_sample": True, "typical_p": 0.9, "eta_cutoff": 0.1}, {"typical_p": 0.9, "eta_cutoff": 0.1}),
+        ({"epsilon_cutoff": 0.0}, {"do_sample": True, "epsilon_cutoff": 0.1}, {"epsilon_cutoff": 0.0}),
+        ({}, {"typical_p": 0.9, "top_h": 0.5}, {"typical_p": 1.0, "top_h": None}),
         ({"temperature": 0}, {"do_sample": True, "min_p": 0.1}, {"min_p": 0.0}),
         ({"num_beams": 2}, {"do_sample": True, "min_p": 0.1}, {"min_p": 0.0}),
         # which is among the 50 likeliest tokens where it does not say, as in transformers
@@ -365,7 +375,7 @@ def test_resolve_completes_what_the_user_left_open(own, generation, expected):
 def test_resolve_leaves_nothing_open_that_the_sampler_reads():
     params = resolve(SamplingParams(), do_sample=True)
     left_open = {field.name for field in dataclasses.fields(params) if getattr(params, field.name) is None}
-    assert left_open == {"allowed_token_ids", "logprobs", "forced_bos_token_id", "prompt_probe"}
+    assert left_open == {"allowed_token_ids", "logprobs", "forced_bos_token_id", "prompt_probe", "top_h"}
 
 
 def test_a_bos_token_in_the_prompt_counts_as_new_in_the_checkpoints_lengths():
@@ -403,6 +413,7 @@ def test_bad_words_are_tokenized_as_words_and_within_words(tiny_en_dir):
 def test_resolve_keeps_what_the_user_gave():
     own = {
         "n": 2, "max_tokens": 9, "min_tokens": 3, "temperature": 0.7, "top_k": 4, "top_p": 0.9, "min_p": 0.01,
+        "typical_p": 0.9, "epsilon_cutoff": 0.01, "eta_cutoff": 0.02, "top_h": 0.9,
         "repetition_penalty": 1.2, "presence_penalty": 0.1, "frequency_penalty": 0.2, "logit_bias": {1: 2.0},
         "allowed_token_ids": [1, 2, 3], "suppress_tokens": [9], "begin_suppress_tokens": [8], "stop": "x",
         "stop_token_ids": [7], "eos_token_ids": [6], "ignore_eos": True, "seed": 5, "logprobs": 2,

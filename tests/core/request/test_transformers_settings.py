@@ -55,15 +55,15 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     ("settings", "expected"),
     [
         (
-            {"epsilon_cutoff": 0.01, "typical_p": 0.9, "min_p": 0.1, "num_beams": 2},
-            "epsilon_cutoff=0.01, typical_p=0.9",
+            {"guidance_scale": 1.5, "penalty_alpha": 0.6, "min_p": 0.1, "num_beams": 2},
+            "guidance_scale=1.5, penalty_alpha=0.6",
         ),
         ({"do_sample": True, "num_beams": 4}, "do_sample=True (beside num_beams=4)"),
         (
             {"do_sample": True, "num_beams": 4, "top_p": 0.9, "temperature": 1.0},
             "do_sample=True (beside num_beams=4), top_p=0.9 (beside num_beams=4)",
         ),
-        ({"do_sample": True, "top_h": 0.4}, "top_h=0.4"),
+        ({"do_sample": True, "penalty_alpha": 0.4}, "penalty_alpha=0.4"),
         ({"do_sample": True, "num_return_sequences": 3}, "num_return_sequences=3 (above num_beams=1)"),
         ({"stop_strings": ["."], "max_time": 2.0}, "max_time=2.0, stop_strings=['.']"),
         ({"token_healing": True, "renormalize_logits": True}, "renormalize_logits=True, token_healing=True"),
@@ -83,6 +83,7 @@ def test_what_is_not_followed_is_named(
     [
         {},
         {"do_sample": True, "top_k": 7, "temperature": 0.5},
+        {"do_sample": True, "typical_p": 0.9, "epsilon_cutoff": 0.1, "eta_cutoff": 0.1, "top_h": 0.4},
         {"num_beams": 4, "num_return_sequences": 4, "early_stopping": True, "top_p": 0.9, "do_sample": False},
         {"use_cache": True, "output_scores": True, "num_assistant_tokens": 20, "lang_to_id": {}},
         DEFAULTS,
@@ -117,16 +118,16 @@ def with_settings(model: Path, directory: Path, **settings: Any) -> Path:
 
 def test_an_engine_names_them_once(bart_dir: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     watermark = {"greenlist_ratio": 0.3, "bias": 2.0, "hashing_key": 7, "seeding_scheme": "lefthash"}
-    settings = {"do_sample": True, "num_beams": 2, "top_h": 0.4, "watermarking_config": watermark}
+    settings = {"do_sample": True, "num_beams": 2, "penalty_alpha": 0.4, "watermarking_config": watermark}
     engine = Engine(with_settings(bart_dir, tmp_path / "model", **settings), kv_cache_bytes=1 << 22)
     (named,) = told(caplog)
     shown = WatermarkingConfig(**watermark).to_dict()
-    assert named == f"top_h=0.4, watermarking_config={shown}, do_sample=True (beside num_beams=2)"
+    assert named == f"penalty_alpha=0.4, watermarking_config={shown}, do_sample=True (beside num_beams=2)"
     prompt = {"prompt_tokens": [0, 9, 2]}
     engine.generate(prompt)
-    engine.generate(prompt, generation_config=GenerationConfig(max_new_tokens=2, eos_token_id=2, typical_p=0.5))
-    engine.generate(prompt, generation_config=GenerationConfig(max_new_tokens=2, eos_token_id=2, typical_p=0.5))
-    assert told(caplog) == ["typical_p=0.5"]
+    engine.generate(prompt, generation_config=GenerationConfig(max_new_tokens=2, eos_token_id=2, penalty_alpha=0.5))
+    engine.generate(prompt, generation_config=GenerationConfig(max_new_tokens=2, eos_token_id=2, penalty_alpha=0.5))
+    assert told(caplog) == ["penalty_alpha=0.5"]
 
 
 def test_draws_stay_among_the_50_likeliest(bart_dir: Path, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Mapping
 from collections.abc import Sequence as Seq
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,6 +18,7 @@ from transept.core.execution.drawn import Chosen, SamplingRow
 from transept.core.execution.keyword_scores import KeywordScorer, KeywordScores
 from transept.core.execution.logits_processors import call_processors
 from transept.core.execution.noise import gumbel, keys_of
+from transept.core.execution.truncation import truncated
 from transept.core.kernels.dispatch import ARGMAX
 from transept.core.kernels.transfer import upload
 from transept.core.request.keywords import TERM_CANDIDATES
@@ -241,7 +241,7 @@ def _draw(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> Te
     assert params.temperature is not None
     # Subtract the maximum first, and keep the divisor above 0, so that a tiny temperature overflows nothing.
     shifted = logits - logits.max(dim=-1, keepdim=True).values
-    scaled = _truncate(shifted / max(params.temperature, torch.finfo(torch.float32).tiny), params)
+    scaled = truncated(shifted / max(params.temperature, torch.finfo(torch.float32).tiny), params)
     drawn = []
     for sample in range(rows[0].num_samples):
         # A draw depends on the logits, the seed, the sample's index and the position.
@@ -250,27 +250,6 @@ def _draw(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> Te
         )
         drawn.append(gumbel(keys, logits.shape[-1], logits.device).add_(scaled).argmax(dim=-1))
     return torch.stack(drawn, dim=-1)
-
-
-def _truncate(logits: Tensor, params: SamplingParams) -> Tensor:
-    """Set tokens outside top-k, then top-p, then min-p, to -inf; the order is transformers'.
-
-    logits: [rows, vocabulary], divided by the temperature.
-    """
-    hidden = float("-inf")
-    if params.top_k and params.top_k < logits.shape[-1]:
-        weakest = logits.topk(params.top_k, dim=-1).values[:, -1:]
-        logits = logits.masked_fill(logits < weakest, hidden)
-    if params.top_p is not None and params.top_p < 1.0:
-        values, order = logits.sort(dim=-1, descending=True)
-        probabilities = values.softmax(dim=-1)
-        # keep a token if the cumulative probability before it is below top_p; so the most likely is always kept
-        beyond = probabilities.cumsum(dim=-1) - probabilities >= params.top_p
-        logits = logits.masked_fill(beyond.scatter(-1, order, beyond), hidden)
-    if params.min_p:
-        floor = logits.max(dim=-1, keepdim=True).values + float(np.log(params.min_p))
-        logits = logits.masked_fill(logits < floor, hidden)
-    return logits
 
 
 def _top_k(logprobs: Tensor, count: int) -> tuple[Tensor, Tensor]:

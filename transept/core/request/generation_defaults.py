@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
+from transept.core.request.cutoffs import NEUTRAL
 from transept.core.request.keywords import Keywords
 from transept.core.request.sampling_params import SamplingParams
 from transept.options import refusal
@@ -47,6 +48,13 @@ def complete(
         own = getattr(generation_config, name, None) if own is None else own
         return neutral if own is None else own
 
+    def cutoff(name: str, neutral: Any) -> Any:
+        """Return the user's value, else that of a checkpoint that samples, else the neutral one."""
+        if sampled:
+            return given(name, DEFAULT_TOP_K if name == "top_k" else neutral)
+        own = getattr(params, name)
+        return neutral if own is None else own
+
     def known(name: str) -> tuple[int, ...]:
         """Return the user's token ids, else the checkpoint's that are in the vocabulary."""
         own = getattr(params, name)
@@ -73,9 +81,7 @@ def complete(
         max_tokens=max_tokens,
         min_tokens=min_tokens,
         temperature=temperature,
-        top_k=given("top_k", DEFAULT_TOP_K) if sampled else params.top_k or 0,
-        top_p=given("top_p", 1.0) if sampled else 1.0 if params.top_p is None else params.top_p,
-        min_p=given("min_p", 0.0) if sampled else params.min_p or 0.0,
+        **{name: cutoff(name, neutral) for name, neutral in NEUTRAL.items()},
         num_beams=num_beams,
         num_return_sequences=params.num_return_sequences or min(num_beams, given("num_return_sequences", 1)),
         length_penalty=given("length_penalty", 1.0),
@@ -136,7 +142,7 @@ def _temperature(params: SamplingParams, generation_config: Any) -> float:
     if temperature is None:
         sampled = bool(getattr(generation_config, "do_sample", False))
         temperature = float(getattr(generation_config, "temperature", None) or 1.0) if sampled else 0.0
-    for name, neutral in (("top_k", 0), ("top_p", 1.0), ("min_p", 0.0), ("n", 1)):
+    for name, neutral in {**NEUTRAL, "n": 1}.items():
         if temperature == 0.0 and getattr(params, name) not in (None, neutral):
             raise refusal(
                 params,

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from transept.core.request.cutoffs import NEUTRAL
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import CheckpointError, ParameterError
 
-OF_SAMPLING = ("temperature", "top_k", "top_p", "min_p")
+OF_SAMPLING = ("temperature", *NEUTRAL)
 OF_EVERY_REQUEST = (
     "num_beams",
     "num_return_sequences",

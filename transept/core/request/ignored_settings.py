@@ -10,6 +10,8 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from transept.core.request.cutoffs import NEUTRAL
+
 logger = logging.getLogger(__name__)
 
 # Settings that change the tokens and have no counterpart here, each with the value that has no effect.
@@ -18,8 +20,6 @@ UNSUPPORTED: Mapping[str, Any] = {
     "diversity_penalty": 0.0,
     "dola_layers": None,
     "encoder_repetition_penalty": 1.0,
-    "epsilon_cutoff": 0.0,
-    "eta_cutoff": 0.0,
     "exponential_decay_length_penalty": None,
     "force_words_ids": None,
     "guidance_scale": 1.0,
@@ -31,12 +31,10 @@ UNSUPPORTED: Mapping[str, Any] = {
     "sequence_bias": None,
     "stop_strings": None,
     "token_healing": False,
-    "top_h": None,
-    "typical_p": 1.0,
     "watermarking_config": None,
 }
 # Sampling settings: a beam search does not sample here, but does in transformers. With the values that have no effect.
-BESIDE_BEAMS: Mapping[str, Any] = {"do_sample": False, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+BESIDE_BEAMS: Mapping[str, Any] = {"do_sample": False, "temperature": 1.0, **NEUTRAL}
 # How transformers computes, caches and returns: these do not change the tokens.
 WITHOUT_EFFECT = frozenset(
     {

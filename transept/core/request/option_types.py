@@ -21,6 +21,10 @@ class SingleTextKeywords(TypedDict, total=False):
     top_k: int | None
     top_p: float | None
     min_p: float | None
+    typical_p: float | None
+    epsilon_cutoff: float | None
+    eta_cutoff: float | None
+    top_h: float | None
     num_beams: int | None
     num_return_sequences: int | None
     length_penalty: float | None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
+from transept.core.request import beam_options, cutoffs
 from transept.core.request import sampling_values as values
 from transept.core.request.keywords import DEFAULT_BOOST, KEYWORD_BOOST, KEYWORDS, GivenKeywords
 from transept.core.request.prompt_probe import PromptProbe
@@ -18,10 +19,7 @@ from transept.core.request.sampling_values import LogitsProcessor as LogitsProce
 from transept.errors import CapacityError
 from transept.options import (
     MAX_INTEGER,
-    MAX_LENGTH_PENALTY,
-    MAX_PATIENCE,
     MAX_SEED,
-    MAX_TEMPERATURE,
     Option,
     declares_options,
     refusal,
@@ -40,7 +38,7 @@ KEY_OF_BEAMS = (
     *("encoder_no_repeat_ngram_size", "logit_bias", "allowed_token_ids", "suppress_tokens", "begin_suppress_tokens"),
     *("bad_words_ids", "forced_bos_token_id", "logits_processors", "logprobs", "keywords"),
 )
-KEY_OF_SAMPLES = ("temperature", "top_k", "top_p", "min_p", *KEY_OF_BEAMS)
+KEY_OF_SAMPLES = ("temperature", *cutoffs.NEUTRAL, *KEY_OF_BEAMS)
 
 
 @declares_options("SamplingParams has no")
@@ -76,65 +74,19 @@ class SamplingParams:
             ge=0,
         ),
     ] = None
-    temperature: Annotated[
-        float | None,
-        Option(
-            "0: the most likely token each time; above 0: sample",
-            "Default: 0, unless generation_config.json says do_sample.",
-            metavar="X",
-            ge=0,
-            le=MAX_TEMPERATURE,
-        ),
-    ] = None
-    top_k: Annotated[int | None, _count("sample from this many most likely tokens; 0: from all", ge=0)] = None
-    top_p: Annotated[
-        float | None,
-        Option("sample from the most likely tokens that together have this probability", metavar="X", gt=0, le=1),
-    ] = None
-    min_p: Annotated[
-        float | None,
-        Option("drop tokens below this fraction of the most likely one's probability", metavar="X", ge=0, le=1),
-    ] = None
-    num_beams: Annotated[
-        int | None,
-        _count(
-            "width of the beam search; 1: none",
-            "Default: the checkpoint's, unless temperature or n is given.",
-            aliases=("beam_size",),
-            flag="beam_size",
-            ge=1,
-        ),
-    ] = None
-    num_return_sequences: Annotated[int | None, _integer("hypotheses of a beam search to return, best first", ge=1)] = (
-        None
-    )
-    length_penalty: Annotated[
-        float | None,
-        Option(
-            "above 1 a beam search favours long texts, below 1 short ones",
-            "Hypotheses are ranked by ``cumulative_logprob / length**length_penalty``.",
-            metavar="X",
-            ge=-MAX_LENGTH_PENALTY,
-            le=MAX_LENGTH_PENALTY,
-        ),
-    ] = None
-    early_stopping: Annotated[
-        bool | Literal["never"] | None,
-        Option(
-            "when a beam search ends",
-            "True: with num_beams hypotheses. False: once the best running beam, scored as if it ended here, is worse "
-            'than all of them. "never": once no beam could overtake them at any length.',
-        ),
-    ] = None
-    patience: Annotated[
-        float,
-        Option(
-            "a beam search collects this many times num_beams hypotheses before it ends",
-            "See Kasai et al. 2022.",
-            gt=0,
-            le=MAX_PATIENCE,
-        ),
-    ] = 1.0
+    temperature: Annotated[float | None, cutoffs.TEMPERATURE] = None
+    top_k: Annotated[int | None, cutoffs.TOP_K] = None
+    top_p: Annotated[float | None, cutoffs.TOP_P] = None
+    min_p: Annotated[float | None, cutoffs.MIN_P] = None
+    typical_p: Annotated[float | None, cutoffs.TYPICAL_P] = None
+    epsilon_cutoff: Annotated[float | None, cutoffs.EPSILON_CUTOFF] = None
+    eta_cutoff: Annotated[float | None, cutoffs.ETA_CUTOFF] = None
+    top_h: Annotated[float | None, cutoffs.TOP_H] = None
+    num_beams: Annotated[int | None, beam_options.NUM_BEAMS] = None
+    num_return_sequences: Annotated[int | None, beam_options.NUM_RETURN_SEQUENCES] = None
+    length_penalty: Annotated[float | None, beam_options.LENGTH_PENALTY] = None
+    early_stopping: Annotated[bool | Literal["never"] | None, beam_options.EARLY_STOPPING] = None
+    patience: Annotated[float, beam_options.PATIENCE] = 1.0
     repetition_penalty: Annotated[
         float | None,
         Option(
@@ -327,7 +279,7 @@ class SamplingParams:
             why, advice = "{temperature=} is greedy", "set {temperature} above 0 to sample"
             if self.beam_search:
                 why, advice = "{num_beams=} does not sample", "leave it out, or sample with {num_beams=1}"
-            for name, neutral in (("n", 1), ("top_k", 0), ("top_p", 1.0), ("min_p", 0.0)):
+            for name, neutral in {"n": 1, **cutoffs.NEUTRAL}.items():
                 if getattr(self, name) not in (None, neutral):
                     raise refusal(self, f"{why}, so {{{name}=}} has no meaning; {advice}", name)
         self._check_allowed()

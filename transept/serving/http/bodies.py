@@ -10,6 +10,7 @@ from jiter import from_json
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
+from transept.core.request.cutoffs import NEUTRAL
 from transept.core.request.sampling_params import SamplingParams
 from transept.serving.errors import ApiError, as_json
 from transept.serving.http.fields import Body, Given
@@ -21,7 +22,6 @@ PIECE = 64 << 10  # bytes of a body that are counted at a time
 STRING = re.compile(rb'"[^"]*(?:"|$)')
 NOT_OVER_HTTP = {"logits_processors", "prompt_probe", "detokenize"}  # Python objects, and an option that leaves no text
 OPENAI_TEMPERATURE = 1.0  # the default of OpenAI's API
-FILTERS = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}  # sampling filters, each with the value that turns it off
 
 
 def json_of(
@@ -88,13 +88,13 @@ def as_openai_samples(options: Mapping[str, Any]) -> dict[str, Any]:
     options: the client's fields. Raises ParameterError for a filter out of its range.
     """
     given = dict(options)
-    filters = {name: given[name] for name in FILTERS if given.get(name) is not None}
+    filters = {name: given[name] for name in NEUTRAL if given.get(name) is not None}
     SamplingParams(**filters)  # also raises for a filter that is left out below
     temperature = given.get("temperature")
     if temperature == 0 and not isinstance(temperature, bool):
         return {name: value for name, value in given.items() if name not in filters}
     searches = given.get("num_beams") not in (None, 1)
-    if temperature is None and not searches and any(value != FILTERS[name] for name, value in filters.items()):
+    if temperature is None and not searches and any(value != NEUTRAL[name] for name, value in filters.items()):
         given["temperature"] = OPENAI_TEMPERATURE
     return given
 
