@@ -5,19 +5,28 @@
 
 from __future__ import annotations
 
+import itertools
+import logging
 import queue
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
+from operator import itemgetter
 from typing import Any, BinaryIO
 
 from transept.errors import MediaError, MissingPackageError, ParameterError
-from transept.multimodal.waveforms import Waveform
+from transept.multimodal.channels import swresample_blocks
+from transept.multimodal.waveforms import Waveform, mono
+
+logger = logging.getLogger(__name__)
 
 RATE = 16_000  # Hz, of decoded audio and of microphones
 BLOCK_SECONDS = 0.1
 RAW_BYTES = 1 << 15  # at most, of one read from a pipe
 MOST_BLOCKS = 600  # unread blocks of a microphone, a minute; further audio is dropped
-PROBED = {"probesize": "65536", "analyzeduration": "500000", "fflags": "nobuffer"}  # bytes, microseconds
+MOST_FAILURES = 100  # in a row, of reading a container, before the rest is given up
+# Bytes and microseconds to find the format in; FFmpeg then decodes them too, unless fflags has nobuffer. Without a
+# protocol, FFmpeg opens no file or URL that a playlist names.
+OPENED = {"probesize": "65536", "analyzeduration": "500000", "protocol_whitelist": "none"}
 
 
 def raw_chunks(file: BinaryIO) -> Iterator[bytes]:
@@ -34,7 +43,7 @@ def decoded_chunks(file: BinaryIO, name: str) -> tuple[float, Iterator[Waveform]
     import av
 
     try:
-        container: Any = av.open(file, mode="r", options=PROBED)
+        container: Any = av.open(file, mode="r", metadata_errors="replace", options=dict(OPENED))  # av empties its copy
     except av.FFmpegError as error:
         raise MediaError(
             f"{name} has no audio that FFmpeg reads ({error.strerror}); raw samples need their rate, --pcm HZ"
@@ -44,24 +53,64 @@ def decoded_chunks(file: BinaryIO, name: str) -> tuple[float, Iterator[Waveform]
     return RATE, _decoded(container, name)
 
 
-def _decoded(container: Any, name: str) -> Generator[Waveform, None, None]:
+def _decoded(container: Any, name: str) -> Iterator[Waveform]:
+    """Yield what `_mixed` yields, at RATE."""
+    for rate, blocks in itertools.groupby(_mixed(container, name), key=itemgetter(0)):
+        for block in swresample_blocks((samples for _, samples in blocks), rate, RATE):
+            yield block.clip(-1.0, 1.0)  # damage and overshoot
+
+
+def _mixed(container: Any, name: str) -> Generator[tuple[int, Waveform], None, None]:
+    """Yield the rate and the mean of all channels of each frame. Both may change within the stream.
+
+    Packets that do not decode are left out, and a warning tells their number. Raises MediaError if none decodes, and if
+    the container breaks off.
+    """
     import av
 
-    resampler = av.AudioResampler(format="flt", layout="mono", rate=RATE)
+    packer, packed_form = av.AudioResampler(format="flt"), None
+    packets, num_decoded, num_lost, num_failures = container.demux(audio=0), 0, 0, 0
     try:
-        for frame in container.decode(audio=0):
-            for resampled in resampler.resample(frame):
-                yield resampled.to_ndarray()[0].clip(-1.0, 1.0)  # damage and overshoot
-        for resampled in resampler.resample(None):
-            yield resampled.to_ndarray()[0].clip(-1.0, 1.0)
-    except av.EOFError:
-        return
-    except av.FFmpegError as error:
-        raise MediaError(
-            f"{name} is damaged: FFmpeg reports {error.strerror}; the audio before it is complete"
-        ) from None
+        while True:
+            try:
+                packet = next(packets, None)
+            except av.EOFError:
+                break
+            except av.FFmpegError as error:
+                num_failures += 1
+                if not isinstance(error, av.InvalidDataError) or num_failures == MOST_FAILURES:
+                    raise MediaError(_failure(container, name, error, num_decoded)) from None
+                packets = container.demux(audio=0)
+                continue
+            if packet is None:
+                break
+            try:
+                frames = packet.decode()
+            except av.FFmpegError:
+                num_lost += 1
+                continue
+            for frame in frames:
+                num_decoded, num_failures, frame.pts = num_decoded + 1, 0, None
+                form = (frame.sample_rate, frame.format.name, frame.layout.name)
+                if form != packed_form:
+                    packer, packed_form = av.AudioResampler(format="flt"), form
+                for packed in packer.resample(frame):
+                    yield packed.sample_rate, mono(packed.to_ndarray().reshape(-1, packed.layout.nb_channels).T)
     finally:
         container.close()
+    if num_lost and num_decoded:
+        logger.warning("%s is damaged: packets that were not decoded: %d", name, num_lost)
+    elif num_lost:
+        raise MediaError(f"{name} has no audio that FFmpeg decodes; send another format, or raw samples with --pcm HZ")
+
+
+def _failure(container: Any, name: str, error: Any, num_decoded: int) -> str:
+    if not num_decoded and "mp4" in container.format.name:
+        return (
+            f"{name} is an MP4 file with its index at the end, which cannot be decoded as it arrives; "
+            "send another format, or give the file to `transept transcribe`"
+        )
+    return f"{name} is damaged: FFmpeg reports {error.strerror}; the audio before it is complete"
 
 
 @contextmanager
