@@ -1,11 +1,12 @@
 """The same tokens, whatever the number of processes: one row a model, a number of stages and of ranks in each.
 
-Log probabilities of the most likely tokens are within 1e-4. One engine in this process is the reference; that it is
+Log probabilities of the most likely tokens are within 1e-4. The requests have drafts, right and wrong ones. One engine in this process is the reference; that it is
 right, the other files of this folder show.
 """
 
 from __future__ import annotations
 
+import random
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from drafted import drafted
 from random_florence import FLORENCE_ROWS
 from random_pix2struct import PIX2STRUCT_ROWS
 from random_trocr import ROWS as TROCR_ROWS
@@ -240,7 +242,14 @@ def test_tokens_of_several_processes_are_those_of_one(
         kv_cache_bytes=case.few_bytes(),
     )
     try:
-        outputs, preempted = run(engine, requests)
+        rng, size_of_vocabulary = random.Random(size), case.reference.shape.vocab_size
+        outputs, preempted = run(
+            engine,
+            [
+                (prompt, drafted(params, output, rng, size_of_vocabulary))
+                for (prompt, params), output in zip(requests, expected, strict=True)
+            ],
+        )
         assert preempted  # so that the comparison is of requests that were computed anew, too
         for ours, theirs in zip(outputs, expected, strict=True):
             assert_same(ours, theirs)

@@ -100,6 +100,7 @@ class Engine(Closable):
         _warn_of_small_cache(self.block_manager, shape)
         slices = EncoderSlices(capacity.num_encoder_layers, config.encoder_layers_per_step)
         self.scheduler = Scheduler(limits, self.block_manager, slices)
+        self.scheduler.drafting.vocab_size = shape.vocab_size
         self.preprocess = InputPreprocessor(
             self.spec, self.view, shape, (self.source_tokenizer, self.tokenizer), config.limits
         )

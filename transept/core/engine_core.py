@@ -126,6 +126,7 @@ class EngineCore:
             self.scheduler.free_finished_seq_groups()
             seconds = time.perf_counter() - begin
             self.statistics.ended(seconds, len(output.sampled))
+            self.scheduler.drafting.ended(step, seconds)
             self.scheduler.slices.ended(step.encoder_work, bool(output.sampled), seconds)
             if output.interruption is not None:
                 raise output.interruption
@@ -203,6 +204,8 @@ class EngineCore:
             if other is not step and other.error is None and other.output is None:
                 other.output = self.executor.collect(other.number)
         waiting, encodes = step.groups, []
+        for seq in (seq for group in waiting for seq in group.unfinished_seqs):
+            seq.draft_token_ids.clear()
         for each in step.encodes:
             again = each.waits  # otherwise, its blocks may have been reallocated
             self.scheduler.forget_encoded(each.group, each.part.cross_block_table, waiting if again else ())
@@ -255,13 +258,14 @@ class EngineCore:
         """Append a group's tokens, and set its probe's result. Raises RequestFailedError if the logits were NaN."""
         group.probe_result = output.probes.get(group.request_id, group.probe_result)
         for seq in group.unfinished_seqs:
-            if any(math.isnan(token.logprob) for token in output.sampled[seq.seq_id]):
+            if any(math.isnan(token.logprob) for token in output.sampled[seq.seq_id][: group.num_samples]):
                 raise RequestFailedError(NO_NUMBERS)
         if group.beam_search is not None:
             self._advance_beams(group, group.beam_search, output.sampled)
             return
         for seq in group.unfinished_seqs:
-            self._append_to(group, seq, output.sampled[seq.seq_id])
+            append = self._append_draft if seq.draft_token_ids else self._append_to
+            append(group, seq, output.sampled[seq.seq_id])
 
     def _append_to(self, group: SequenceGroup, seq: Sequence, tokens: list[SampledToken]) -> None:
         """Append a sequence's new token. With several tokens, the request's further samples fork from it first."""
@@ -274,6 +278,20 @@ class EngineCore:
         for owner, token in zip(owners, tokens, strict=True):
             owner.append_token(token)
             self.stop_checker.check(owner, group.sampling_params)
+
+    def _append_draft(self, group: SequenceGroup, seq: Sequence, tokens: list[SampledToken]) -> None:
+        """Append the accepted tokens of a sequence's draft and the one after them, up to the sequence's end."""
+        self.scheduler.drafting.judged(seq, len(tokens))
+        seq.draft_token_ids.clear()
+        for index, token in enumerate(tokens):
+            if math.isnan(token.logprob):
+                raise RequestFailedError(NO_NUMBERS)
+            seq.append_token(token)
+            self.stop_checker.check(seq, group.sampling_params)
+            if seq.finished:
+                return
+            self.statistics.num_decoder_tokens += bool(index)
+        self.scheduler.block_manager.drop_draft_slots(seq)
 
     def _advance_beams(self, group: SequenceGroup, search: BeamSearch, sampled: dict[int, list[SampledToken]]) -> None:
         """Append the beams' new tokens: some beams fork, some are dropped, and all end when the search is done.

@@ -30,7 +30,7 @@ ROWS_OF_FEW = 32  # in larger steps, at most 1.5 rows for each sequence: each ro
 class Decoded(NamedTuple):
     """Requests that were computed together.
 
-    logits: [sequences, vocabulary], which the next computation may overwrite. probes: None if the step was replayed.
+    logits: [sampled rows, vocabulary], which the next computation may overwrite. probes: None if the step was replayed.
     """
 
     groups: Sequence[SequenceGroupMetadata]
@@ -68,7 +68,7 @@ class DecoderRunner:
         self._cache.wait()
         rows = DecodeRows.of(replayable, self._block_size, self.shape.window, most_spans=MOST_PROMPT_ROWS)
         logits = self.graphs(rows, last)
-        return None if logits is None else Decoded(replayable, self._ends(rows, logits), None)
+        return None if logits is None else Decoded(replayable, self._sampled(rows, logits), None)
 
     def launch(self, step: Sequence[SequenceGroupMetadata], last: Drawn | None) -> Decoded | None:
         """Compute requests kernel by kernel. Returns None except in the last pipeline stage. last: see `replay`."""
@@ -83,27 +83,26 @@ class DecoderRunner:
         if not self.stage.is_last:
             probes.send(hidden)
             return None
-        logits = self._model.compute_logits(self._ends(rows, hidden))
+        logits = self._model.compute_logits(self._sampled(rows, hidden))
         probes.read(hidden, self._model.compute_logits)
         return Decoded(step, logits, probes)
 
     def _replayable(self, step: Sequence[SequenceGroupMetadata]) -> list[SequenceGroupMetadata]:
         """Return the requests that may be rows of a recorded step."""
         num_seqs = sum(len(group.seq_data) for group in step)
-        room = most_rows(num_seqs) - sum(len(group.seq_data) for group in step if not group.is_prefill)
+        room = most_rows(num_seqs) - sum(group.num_rows for group in step if not group.is_prefill)
         chosen: list[SequenceGroupMetadata] = []
         for group in step:
             if group.is_prefill:
-                lengths = [data.num_tokens for data in group.seq_data.values()]
-                if sum(lengths) > min(room, MOST_PROMPT_ROWS) or group.sampling_params.prompt_probe is not None:
+                if group.num_rows > min(room, MOST_PROMPT_ROWS) or group.sampling_params.prompt_probe is not None:
                     continue
-                room -= sum(lengths)
+                room -= group.num_rows
             chosen.append(group)
         return chosen
 
-    def _ends(self, rows: DecodeRows, of_rows: Tensor) -> Tensor:
-        """Select each sequence's last row of a tensor [rows, ...]."""
-        return of_rows if len(rows.ends) == len(of_rows) else of_rows[upload(rows.ends, self._device)]
+    def _sampled(self, rows: DecodeRows, of_rows: Tensor) -> Tensor:
+        """Select the rows whose logits are needed from a tensor [rows, ...]."""
+        return of_rows if len(rows.sampled) == len(of_rows) else of_rows[upload(rows.sampled, self._device)]
 
 
 def most_rows(num_seqs: int) -> int:

@@ -6,7 +6,7 @@ request writes the same keys and values again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
@@ -23,15 +23,21 @@ FailableT = TypeVar("FailableT")  # an encode, or a request: either can fail alo
 class Isolation(Generic[FailableT]):
     """Yields batches to compute, the whole one first, and splits those that raise.
 
+    simpler: returns a form of an encode or a request that is tried once it has failed alone; None if there is none.
     failed: encodes or requests that failed in a batch of one, with their errors. interruption: a BaseException of a
     logits processor, to be raised once all other requests have their tokens.
     """
 
-    def __init__(self, batch: Sequence[FailableT], device: torch.device) -> None:
+    def __init__(
+        self,
+        batch: Sequence[FailableT],
+        device: torch.device,
+        simpler: Callable[[FailableT], FailableT | None] = lambda failed: None,
+    ) -> None:
         self.failed: list[tuple[FailableT, Exception]] = []
         self.interruption: BaseException | None = None
         self._waiting = [batch] if batch else []
-        self._device = device
+        self._device, self._simpler = device, simpler
 
     def __iter__(self) -> Iterator[Sequence[FailableT]]:
         while self._waiting:
@@ -45,6 +51,9 @@ class Isolation(Generic[FailableT]):
         except Exception as error:  # of any kind: a model, a mapper and a logits processor may be a plugin's
             if ends_engine(error, self._device):
                 raise
+            if len(batch) == 1 and (simpler := self._simpler(batch[0])) is not None:
+                self._waiting.append([simpler])
+                return
             self.interruption = interruption_of(error) or self.interruption
             if len(batch) == 1:
                 self.failed.append((batch[0], error))

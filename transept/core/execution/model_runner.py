@@ -122,7 +122,7 @@ class ModelRunner:
             failed_encodes = {encode.encode_id: error for encode, error in encodes.failed}
             drawn = set() if last is None else set(last.drawn.seq_ids)
             known = [each for each in step.decodes if each.encode_id not in failed_encodes and _are_known(each, drawn)]
-            decodes, parts = Isolation(known, self.device), list[Part]()
+            decodes, parts = Isolation(known, self.device, SequenceGroupMetadata.without_drafts), list[Part]()
             for groups in decodes:
                 with decodes.isolating(groups):
                     with self._all_ranks_or_none():
@@ -146,7 +146,7 @@ class ModelRunner:
                 failures={group.request_id: error for group in step.decodes},
                 failed_encodes={encode.encode_id: error for encode in step.encodes},
                 interruption=interruption_of(error),
-                whole_step_failed=len(step.decodes) + len(step.encodes) > 1,
+                whole_step_failed=len(step.decodes) + len(step.encodes) > 1 or step.has_drafts,
             )
             return IssuedStep((), failed)
 

@@ -33,13 +33,14 @@ class PromptProbes:
         stage: PipelineStage,
     ) -> None:
         self._ranks, self._stage = ranks, stage
-        self.probes: dict[str, tuple[PromptProbe, int]] = {}  # request id -> probe, the prompt's first row
+        self.probes: dict[str, tuple[PromptProbe, int]] = {}  # request id -> probe, first row of the first sequence
         requests: dict[str, CaptureRequest] = {}
-        for index, group in enumerate(step):
+        next_row = 0
+        for group in step:
+            first, next_row = next_row, next_row + group.num_rows
             probe = group.sampling_params.prompt_probe
             if probe is None or not group.is_prefill:
                 continue
-            first = metadata.cross_query_start_loc[index]  # of the first sequence; all have the same prompt
             self.probes[group.request_id] = probe, first
             if probe.cross_attention_heads:
                 length = len(next(iter(group.seq_data.values())).prompt_token_ids)

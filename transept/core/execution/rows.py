@@ -13,6 +13,7 @@ from torch import Tensor
 
 from transept.core.attention.metadata import AttentionMetadata, slots_of
 from transept.core.execution.drawn import Drawn
+from transept.core.kernels.dispatch import MOST_QUERIES
 from transept.core.kernels.transfer import upload
 from transept.core.scheduling.step import PENDING, BlockTable, SequenceGroupMetadata, num_blocks_behind
 
@@ -24,11 +25,13 @@ class DecodeRows:
     token_ids, positions, slots: [rows]. slots: the cache slot for each row's key and value.
     starts, lengths, block_tables: spans, which are rows that attend to the same blocks. Span i has the rows
         ``starts[i] : starts[i + 1]``. They are the last of the ``lengths[i]`` tokens in its block table. A decoding
-        sequence is a span of one row. A prompt is one span, or one for each of its tokens.
-    request_starts, cross_lengths, cross_block_tables: the same for requests and their encoder tokens. Each row of a
-        request attends to all of these. The block tables of self-attention change from step to step; these do not.
+        sequence is a span of one row, and one for each token of its draft. A prompt is one span, or one for each of its
+        tokens.
+    request_starts, cross_lengths, cross_block_tables: the same for requests, or parts of them, and their encoder
+        tokens. Each row of a request attends to all of these. The block tables of self-attention change from step to
+        step; these do not.
     pending: row -> sequence id, for tokens that the previous step drew and that are not on the host yet.
-    ends: each sequence's last row.
+    sampled: the rows whose logits are needed: each sequence's last one, and all rows of a sequence with a draft.
     """
 
     token_ids: list[int] = field(default_factory=list)
@@ -41,7 +44,7 @@ class DecodeRows:
     cross_lengths: list[int] = field(default_factory=list)
     cross_block_tables: list[BlockTable] = field(default_factory=list)
     pending: dict[int, int] = field(default_factory=dict)
-    ends: list[int] = field(default_factory=list)
+    sampled: list[int] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -53,28 +56,42 @@ class DecodeRows:
         """
         rows = cls()
         for group in step:
-            spans = group.is_prefill and sum(data.num_tokens for data in group.seq_data.values()) <= most_spans
+            spans = group.is_prefill and group.num_rows <= most_spans
             for seq_id, data in group.seq_data.items():
                 table, length = group.block_tables[seq_id], data.num_tokens
                 if group.is_prefill:
                     rows._add_prompt(data.token_ids, table, block_size, spans)
                 else:
                     # The table begins after the blocks that the window has freed.
-                    kept = length - num_blocks_behind(length, window, block_size) * block_size
-                    block, place = divmod(kept - 1, block_size)
+                    freed = num_blocks_behind(length, window, block_size) * block_size
                     if data.last_token_id == PENDING:
                         rows.pending[len(rows.token_ids)] = seq_id
-                    rows.token_ids.append(data.last_token_id)
-                    rows.positions.append(length - 1)
-                    rows.slots.append(table[block] * block_size + place)
-                    rows.starts.append(len(rows.token_ids))
-                    rows.lengths.append(kept)
-                    rows.block_tables.append(table)
-                rows.ends.append(len(rows.token_ids) - 1)
-            rows.request_starts.append(len(rows.token_ids))
-            rows.cross_lengths.append(group.num_encoder_tokens)
-            rows.cross_block_tables.append(group.cross_block_table)
+                    rows._add_token(data.last_token_id, length - 1, freed, table, block_size)
+                    for position, token in enumerate(data.draft_token_ids, length):
+                        rows.sampled.append(len(rows.token_ids) - 1)
+                        rows._add_token(token, position, freed, table, block_size)
+                rows.sampled.append(len(rows.token_ids) - 1)
+            rows._add_request(group)
         return rows
+
+    def _add_request(self, group: SequenceGroupMetadata) -> None:
+        """Add a request whose rows have been added; with drafts in parts, because kernels prefer few rows."""
+        first, last = self.request_starts[-1], len(self.token_ids)
+        size = MOST_QUERIES if group.num_rows > len(group.seq_data) and not group.is_prefill else last - first
+        for start in range(first, last, size):
+            self.request_starts.append(min(start + size, last))
+            self.cross_lengths.append(group.num_encoder_tokens)
+            self.cross_block_tables.append(group.cross_block_table)
+
+    def _add_token(self, token: int, position: int, freed: int, table: BlockTable, block_size: int) -> None:
+        """Add a token of a decoding sequence. freed: tokens before the first one in the table."""
+        block, place = divmod(position - freed, block_size)
+        self.token_ids.append(token)
+        self.positions.append(position)
+        self.slots.append(table[block] * block_size + place)
+        self.starts.append(len(self.token_ids))
+        self.lengths.append(position - freed + 1)
+        self.block_tables.append(table)
 
     def _add_prompt(self, token_ids: list[int], table: BlockTable, block_size: int, spans: bool) -> None:
         first, count = len(self.token_ids), len(token_ids)

@@ -70,6 +70,7 @@ class StepDelta(NamedTuple):
     new_tokens: for each sequence of each decode, in order: its output tokens after the known ones. A PENDING token is
         not known.
     tables: (first, stop, blocks) by decoder sequence id: the new table is `table[first:stop] + blocks`.
+    drafts: by decoder sequence id; all other sequences have none.
     encodes: with KNOWN_INPUTS if the last step computed a part of the encode.
     """
 
@@ -79,6 +80,7 @@ class StepDelta(NamedTuple):
     request_ids: list[str] | None
     new_tokens: list[list[int]]
     tables: dict[int, tuple[int, int, BlockTable]]
+    drafts: dict[int, list[int]]
     encodes: list[Encode]
     moves: BlockMoves | None
 
@@ -121,6 +123,7 @@ class StepEncoder:
         requests: list[RequestDelta] = []
         new_tokens: list[list[int]] = []
         tables: dict[int, tuple[int, int, BlockTable]] = {}
+        drafts: dict[int, list[int]] = {}
         for metadata in step.decodes:
             known = self._requests.get(metadata.request_id)
             if known is None or known.metadata is not metadata:
@@ -130,6 +133,8 @@ class StepEncoder:
                 tokens, table = data.output_token_ids, metadata.block_tables[seq_id]
                 new_tokens.append(tokens[sequence.num_tokens :])
                 sequence.num_tokens = len(tokens) - (data.last_token_id == PENDING)
+                if data.draft_token_ids:
+                    drafts[seq_id] = data.draft_token_ids.copy()
                 if table != sequence.table:
                     tables[seq_id] = _table_delta(sequence.table, table)
                     sequence.table = table.copy()
@@ -140,7 +145,8 @@ class StepEncoder:
         request_ids = [metadata.request_id for metadata in step.decodes]
         same, self._request_ids = request_ids == self._request_ids, request_ids
         first, forgotten, changed_ids = self._num_steps == 1, self._forget_absent(), None if same else request_ids
-        return StepDelta(first, forgotten, requests, changed_ids, new_tokens, tables, encodes, step.moves or None)
+        decodes = requests, changed_ids, new_tokens, tables, drafts
+        return StepDelta(first, forgotten, *decodes, encodes, step.moves or None)
 
     def _describe(
         self, metadata: SequenceGroupMetadata, known: _KnownRequest | None, requests: list[RequestDelta]
@@ -218,6 +224,7 @@ class StepDecoder:
                 if tokens and tokens[-1] == PENDING:
                     tokens.pop()
                 tokens += new_tokens
+                data.draft_token_ids[:] = delta.drafts.get(seq_id, ())
                 if seq_id in delta.tables:
                     first, stop, blocks = delta.tables[seq_id]
                     table = metadata.block_tables[seq_id]

@@ -129,6 +129,16 @@ def tokenize_bad_words(params: SamplingParams, tokenizer: Any | None) -> Samplin
     return dataclasses.replace(params, bad_words=(), bad_words_ids=words)
 
 
+def tokenize_draft(params: SamplingParams, tokenizer: Any | None) -> SamplingParams:
+    """Turn a text in draft_tokens into token ids. Raises ParameterError if the checkpoint has no tokenizer."""
+    if not isinstance(params.draft_tokens, str):
+        return params
+    if tokenizer is None:
+        raise refusal(params, "{draft_tokens} is a text, but this checkpoint has no tokenizer; pass token ids")
+    token_ids = tokenizer(params.draft_tokens, add_special_tokens=False).input_ids
+    return dataclasses.replace(params, draft_tokens=tuple(token_ids))
+
+
 def _num_beams(params: SamplingParams, generation_config: Any) -> int:
     if params.num_beams is not None:
         return params.num_beams
@@ -192,6 +202,7 @@ def _check_vocabulary(params: SamplingParams, vocab_size: int) -> None:
         "forced_eos_token_id": params.forced_eos_token_id or (),
         "eos_token_ids": params.eos_token_ids or (),
         "stop_token_ids": params.stop_token_ids,
+        "draft_tokens": () if isinstance(params.draft_tokens, str) else params.draft_tokens or (),
     }
     if len({*given["suppress_tokens"], *given["begin_suppress_tokens"]}) >= vocab_size:  # type: ignore[misc]
         message = f"{{suppress_tokens}} and {{begin_suppress_tokens}} leave none of this model's {vocab_size} tokens"

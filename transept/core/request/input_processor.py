@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from transept.core.request.generation_defaults import complete as complete_params
-from transept.core.request.generation_defaults import tokenize_bad_words, within_vocabulary
+from transept.core.request.generation_defaults import tokenize_bad_words, tokenize_draft, within_vocabulary
 from transept.core.request.generation_settings import check_generation_settings
 from transept.core.request.ignored_settings import IgnoredSettings
 from transept.core.request.inputs import PreparedRequest
@@ -108,7 +108,7 @@ class InputProcessor:
             self.ignored_settings.warn(request.generation_config)
         if params.stop and tokenizer is None:
             raise refusal(params, "{stop} strings need a tokenizer, which this checkpoint lacks; pass {stop_token_ids}")
-        params = tokenize_bad_words(params, tokenizer)
+        params = tokenize_draft(tokenize_bad_words(params, tokenizer), tokenizer)
         if isinstance(params.keywords, Keywords) and params.keywords:
             terms = self._tokenize_keywords(params.keywords, params.keyword_boost, tokenizer, shape.vocab_size)
             params = dataclasses.replace(params, keywords=terms)  # type: ignore[arg-type]

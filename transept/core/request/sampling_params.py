@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
 from transept.core.request import beam_options, cutoffs
 from transept.core.request import sampling_values as values
+from transept.core.request.draft_options import DRAFT, DRAFT_LENGTH, DRAFT_TOKENS, GivenDraft
 from transept.core.request.keywords import DEFAULT_BOOST, KEYWORD_BOOST, KEYWORDS, GivenKeywords
 from transept.core.request.prompt_probe import PromptProbe
 from transept.core.request.sampling_values import LogitsProcessor as LogitsProcessor
@@ -137,14 +138,7 @@ class SamplingParams:
     bad_words_ids: Annotated[
         Sequence[Sequence[int]] | None, Option("token sequences never to write in full", parse=values.bad_words_ids)
     ] = None
-    bad_words: Annotated[
-        str | Sequence[str],
-        Option(
-            "texts that are never written, at the start of a word or within one",
-            "They need the checkpoint's tokenizer.",
-            parse=values.texts,
-        ),
-    ] = ()
+    bad_words: Annotated[str | Sequence[str], values.BAD_WORDS] = ()
     keywords: Annotated[GivenKeywords, KEYWORDS] = ()
     keyword_boost: Annotated[float, KEYWORD_BOOST] = DEFAULT_BOOST
     forced_bos_token_id: Annotated[
@@ -192,6 +186,9 @@ class SamplingParams:
             ge=1,
         ),
     ] = None
+    draft: Annotated[Literal["lookup"] | None, DRAFT] = field(default=None, compare=False)
+    draft_tokens: Annotated[GivenDraft | None, DRAFT_TOKENS] = field(default=None, compare=False)
+    draft_length: Annotated[int | None, DRAFT_LENGTH] = field(default=None, compare=False)
     prompt_probe: Annotated[
         PromptProbe | None,
         Option(
@@ -298,6 +295,8 @@ class SamplingParams:
         if (self.num_return_sequences or 1) > self.num_hypotheses:
             found = f"{{patience=}} ends a search of {{num_beams=}} with {self.num_hypotheses} hypotheses"
             raise refusal(self, found + ", fewer than {num_return_sequences=}; set {patience=1}, or request fewer")
+        if name := "draft" if self.draft else "draft_tokens" if self.draft_tokens else "":
+            raise refusal(self, f"a beam search uses no {{{name}}}; leave it out, or set {{num_beams=1}}", name)
         if self.stop:
             raise refusal(self, "{stop} strings do not work with {num_beams=}; use {stop_token_ids}, or {num_beams=1}")
 

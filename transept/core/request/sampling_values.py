@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from transept.errors import ParameterError, shown
-from transept.options import refuse_lone_surrogates
+from transept.options import Option, refuse_lone_surrogates
 
 # Called as ``processor(logits, rows)`` after the suppressions. logits: float32 [rows, vocabulary]. rows: SequenceData
 # with copies of each row's prompt_token_ids and output_token_ids. A processor changes the logits in place, or returns
@@ -104,3 +104,10 @@ def texts(name: str, given: Any) -> tuple[str, ...]:
     for text in texts:
         refuse_lone_surrogates(name, text, given)
     return texts
+
+
+BAD_WORDS = Option(
+    "texts that are never written, at the start of a word or within one",
+    "They need the checkpoint's tokenizer.",
+    parse=texts,
+)

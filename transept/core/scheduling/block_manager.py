@@ -131,6 +131,27 @@ class BlockSpaceManager:
         device.free((shared,))
         return shared, table[index]
 
+    def append_draft_slots(self, seq: Sequence, most: int, reserve: int) -> int:
+        """Allocate slots after the sequence's last token, up to `most`. Returns their number.
+
+        Leaves `reserve` device blocks free. Called after `append_slots`; `drop_draft_slots` undoes it.
+        """
+        table = self.block_tables[seq.seq_id]
+        num_slots = (len(table) + self._num_outside.get(seq.seq_id, 0)) * self.block_size - seq.num_tokens
+        while num_slots < most and self.num_free_device_blocks > reserve:
+            self._encoded.make_room(1)
+            table.append(self._device.allocate_after(table[-1]))
+            num_slots += self.block_size
+        return min(num_slots, most)
+
+    def drop_draft_slots(self, seq: Sequence) -> None:
+        """Free the blocks after the tokens that are in the cache, which are all but the last one."""
+        table = self.block_tables[seq.seq_id]
+        num_kept = self.num_blocks_for(seq.num_tokens - 1) - self._num_outside.get(seq.seq_id, 0)
+        unused = table[num_kept:]
+        del table[num_kept:]
+        self._device.free(unused)
+
     def fork(self, parent: Sequence, child: Sequence) -> None:
         """Share the parent's blocks with a new sequence of its group, copy-on-write."""
         table = self.block_tables[parent.seq_id]

@@ -32,6 +32,7 @@ class SchedulerOutputs:
     layers times tokens.
     number: see Executor.issue. error: why the executor could not take the step. output: its output, if it was collected
     before its turn.
+    num_seqs, num_draft_tokens, only_decodes: set by Drafting; only_decodes: True if no request has its first rows.
     """
 
     def __init__(self) -> None:
@@ -42,6 +43,8 @@ class SchedulerOutputs:
         self.number = 0
         self.error: Exception | None = None
         self.output: StepOutput | None = None
+        self.num_seqs = self.num_draft_tokens = 0
+        self.only_decodes = False
 
     def add_decode(self, group: SequenceGroup, decode: SequenceGroupMetadata) -> None:
         """Add a request to the decoder's part of the step."""

@@ -21,11 +21,14 @@ from transept.core.scheduling.step import PENDING
 def can_look_ahead(groups: list[SequenceGroup], scheduler: Scheduler) -> bool:
     """True if the step after the one with these groups can be scheduled now.
 
-    False if a group needs its tokens first, to fork or to choose the next ones, or if blocks may be short, since a
-    preempted group's tokens must be known.
+    False if a group needs its tokens first, to fork, to choose the next ones or for a draft, or if blocks may be short,
+    since a preempted group's tokens must be known.
     """
     return scheduler.has_ample_blocks and all(
-        group.beam_search is None and group.num_samples == 1 and not group.sampling_params.reads_tokens
+        group.beam_search is None
+        and group.num_samples == 1
+        and not group.sampling_params.reads_tokens
+        and not scheduler.drafting.needs_tokens(group)
         for group in groups
     )
 

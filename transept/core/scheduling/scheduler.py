@@ -15,6 +15,7 @@ from operator import attrgetter
 from transept.core.config import SchedulerConfig
 from transept.core.scheduling.block_allocator import BlockError
 from transept.core.scheduling.block_manager import BlockSpaceManager
+from transept.core.scheduling.drafting import Drafting
 from transept.core.scheduling.encoder_slices import EncoderSlices, EncodeUnderWay
 from transept.core.scheduling.in_flight import SchedulerOutputs
 from transept.core.scheduling.oversized import refuse_oversized
@@ -58,6 +59,7 @@ class Scheduler:
         self.block_manager = block_manager
         self.slices = slices or EncoderSlices(1)
         self.slices_encoders = True
+        self.drafting = Drafting(config)
         self.sliced: EncodeUnderWay | None = None
         self.running: list[SequenceGroup] = []
         self.queue: list[SequenceGroup] = []
@@ -166,6 +168,7 @@ class Scheduler:
                 self._run(sliced.group, outputs, is_prefill=True)
         if self.queue and not preempts:
             self._admit(outputs, slices)
+        self.drafting.add_drafts(outputs, self.running, self.block_manager)
         return outputs
 
     def _grow_running(self, outputs: SchedulerOutputs, under_way: Collection[SequenceGroup], num_steps: int) -> bool:
@@ -289,6 +292,7 @@ class Scheduler:
         group.num_restarts += 1
         for seq in group.unfinished_seqs:
             seq.status = status
+            seq.draft_token_ids.clear()
         insort(self.queue, group, key=_ARRIVAL)
 
     def _run(self, group: SequenceGroup, outputs: SchedulerOutputs, is_prefill: bool = False) -> None:

@@ -6,10 +6,13 @@ The scheduler sets its status; the block manager keeps its blocks.
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from transept.core.request.inputs import EncoderDecoderInputs
 from transept.core.scheduling.growing_text import GrowingText
+
+if TYPE_CHECKING:
+    from transept.core.scheduling.drafter import Drafter
 
 
 class SampledToken(NamedTuple):
@@ -60,6 +63,8 @@ class Sequence:
         self.cumulative_boost = 0.0  # of keywords
         self.logprobs: list[dict[int, float]] = []  # one dict a token, if the request asks for them
         self.stop_reason: str | int | None = None  # the stop string or token that ended it
+        self.drafter: Drafter | None = None  # set by Drafting, for a request with drafts
+        self.draft_token_ids: list[int] = []  # of the step in flight; set by Drafting
         self.score: float | None = None  # of an ended hypothesis of a beam search; set by BeamSearch
 
     @property

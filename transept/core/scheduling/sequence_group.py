@@ -8,6 +8,7 @@ from transept.core.request.generation_defaults import num_forced_tokens
 from transept.core.request.inputs import PreparedRequest
 from transept.core.request.prompt_probe import ProbeResult
 from transept.core.scheduling.beam_search import BeamSearch
+from transept.core.scheduling.drafter import text_of_drafts
 from transept.core.scheduling.keyword_search import MOST_SEQS, ContinuesWord, KeywordSearch, follows_keywords, never
 from transept.core.scheduling.sequence import Sequence
 from transept.core.scheduling.step import BlockTable, SequenceData, SequenceGroupMetadata
@@ -42,6 +43,7 @@ class SequenceGroup:
             self.beam_search = KeywordSearch(params, num_forced, most_seqs, continues_word)
         elif params.beam_search:
             self.beam_search = BeamSearch(params, num_forced)
+        self.draft_text = None if self.beam_search is not None else text_of_drafts(params, inputs.encoder)
         self.probe_result: ProbeResult | None = None  # set by EngineCore if the request asks for one
         self.error: TranseptError | None = None  # set by EngineCore if the request fails
         self.num_restarts = 0  # set by the scheduler: times it returned to the queue, which voids its steps in flight
@@ -88,7 +90,9 @@ class SequenceGroup:
             encode_id=encode_id,
             num_encoder_tokens=inputs.num_tokens,
             seq_data={
-                seq.seq_id: SequenceData(seq.prompt_token_ids, seq.output_token_ids, seq.sample_index, not_repeated)
+                seq.seq_id: SequenceData(
+                    seq.prompt_token_ids, seq.output_token_ids, seq.sample_index, not_repeated, seq.draft_token_ids
+                )
                 for seq in self.unfinished_seqs
             },
             sampling_params=params,

@@ -99,6 +99,20 @@ class SequenceGroupMetadata:
     block_tables: dict[int, BlockTable]  # by decoder sequence id
     cross_block_table: BlockTable
 
+    @property
+    def num_rows(self) -> int:
+        """Number of decoder tokens that the step computes."""
+        if self.is_prefill:
+            return sum(data.num_tokens for data in self.seq_data.values())
+        return sum(1 + len(data.draft_token_ids) for data in self.seq_data.values())
+
+    def without_drafts(self) -> SequenceGroupMetadata | None:
+        """Return the request without its drafts, which a logits processor may not expect; None if it has none."""
+        if not any(data.draft_token_ids for data in self.seq_data.values()):
+            return None
+        plain = {seq_id: replace(data, draft_token_ids=[]) for seq_id, data in self.seq_data.items()}
+        return replace(self, seq_data=plain)
+
 
 @dataclass(frozen=True)
 class BlockMoves:
@@ -136,6 +150,11 @@ class StepInput:
     def is_empty(self) -> bool:
         """True if nothing is computed and no block moves."""
         return not (self.encodes or self.decodes or self.moves)
+
+    @property
+    def has_drafts(self) -> bool:
+        """True if a sequence has a draft."""
+        return any(data.draft_token_ids for each in self.decodes for data in each.seq_data.values())
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,44 @@
+"""Options of drafts: where a request's drafts come from, and how long they are. docs/decoding.md explains drafts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from transept.core.request import sampling_values as values
+from transept.options import Option, refuse_lone_surrogates
+
+MAX_DRAFT_LENGTH = 64
+GivenDraft: TypeAlias = Sequence[int] | str
+
+
+def _draft_tokens(name: str, given: Any) -> GivenDraft | None:
+    """Return the token ids of a list; a text unchanged, which the input processor tokenizes."""
+    if isinstance(given, str):
+        refuse_lone_surrogates(name, given, given)
+        return given
+    return values.token_ids(name, given)
+
+
+DRAFT = Option(
+    "where to look for the next tokens: lookup, in the encoder's text and the output so far",
+    "A step computes several tokens of a draft at once, and keeps those that it would have chosen one by one. So "
+    "results are the same without drafts. With beams there are none, nor while a search follows keywords.",
+    metavar="NAME",
+)
+DRAFT_TOKENS = Option(
+    "a text, or its token ids, that the output probably repeats in large parts, as a draft",
+    "For example, an earlier version of the output. It is used instead of a lookup.",
+    metavar="TEXT",
+    wanted="a text or a list of token ids",
+    parse=_draft_tokens,
+    also="str",
+)
+DRAFT_LENGTH = Option(
+    "tokens of a draft that a step computes at most",
+    "None: as many as save time, by measured times and acceptance; a number: always so many, if there is room.",
+    metavar="N",
+    default="as many as save time",
+    ge=1,
+    le=MAX_DRAFT_LENGTH,
+)

@@ -1,0 +1,124 @@
+"""Drafting: gives sequences their drafts in a step, and counts how many draft tokens are accepted.
+
+The scheduler calls `add_drafts` once it has decided a step, and the engine core reports the results. Drafts take only
+rows and blocks that nothing else needs, and their blocks are free again before the next step of their request. So a
+draft neither delays nor preempts a request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from transept.core.config import SchedulerConfig
+from transept.core.scheduling.block_manager import BlockSpaceManager
+from transept.core.scheduling.draft_lengths import DraftLengths
+from transept.core.scheduling.drafter import Drafter
+from transept.core.scheduling.in_flight import SchedulerOutputs
+from transept.core.scheduling.sequence import Sequence
+from transept.core.scheduling.sequence_group import SequenceGroup
+from transept.core.scheduling.step import PENDING
+
+MOST_ROWS = 32  # of a step with drafts, unless max_num_seqs is larger
+LONGEST_DRAFT = 16  # tokens
+MISSES = 8  # steps without a draft after which a GPU's next step need not wait for the tokens
+LOOK_AHEAD = 32  # steps after which it waits again
+
+
+class _Offer(NamedTuple):
+    """A draft that a sequence may get. group: its request."""
+
+    group: SequenceGroup
+    seq: Sequence
+    drafter: Drafter
+    tokens: list[int]
+
+
+class Drafting:
+    """The drafts of one engine.
+
+    vocab_size: of the decoder; the encoder's tokens may have larger ids.
+    num_drafts, num_draft_tokens, num_accepted_tokens: drafts that were computed, their tokens, and the accepted ones.
+    """
+
+    def __init__(self, config: SchedulerConfig) -> None:
+        self._config = config
+        self.vocab_size = 1 << 62  # set by Engine
+        self._lengths = DraftLengths()
+        self.num_drafts = self.num_draft_tokens = self.num_accepted_tokens = 0
+
+    def needs_tokens(self, group: SequenceGroup) -> bool:
+        """True if the group's tokens must be known before its next step is scheduled."""
+        drafters = (seq.drafter for seq in group.unfinished_seqs)
+        return group.draft_text is not None and any(
+            each is None or (not each.num_resting and each.num_misses % LOOK_AHEAD < MISSES) for each in drafters
+        )
+
+    def add_drafts(
+        self, outputs: SchedulerOutputs, running: Iterable[SequenceGroup], manager: BlockSpaceManager
+    ) -> None:
+        """Add drafts to sequences of a step, which has room for them. running: groups that hold blocks."""
+        decodes = outputs.step.decodes
+        num_rows = sum(each.num_rows for each in decodes)
+        outputs.num_seqs = sum(len(each.seq_data) for each in decodes)
+        outputs.only_decodes = not outputs.step.encodes and not any(each.is_prefill for each in decodes)
+        offers = [*self._offers(each.group for each in outputs.waiting if not each.part.is_prefill)]
+        if not offers:
+            return
+        room = min(self._config.max_decoder_tokens, max(MOST_ROWS, self._config.max_num_seqs)) - num_rows
+        reserve = sum(len(group.seqs) for group in running)
+        lengths = self._lengths.choose(
+            [each.drafter for each in offers],
+            [len(each.tokens) if each.group.sampling_params.draft_length is None else 0 for each in offers],
+            outputs.num_seqs,
+        )
+        for offer, length in zip(offers, lengths, strict=True):
+            fixed = offer.group.sampling_params.draft_length
+            most = min(room, length if fixed is None else len(offer.tokens))
+            most = manager.append_draft_slots(offer.seq, most, reserve) if most > 0 else 0
+            offer.seq.draft_token_ids[:] = offer.tokens[:most]
+            room -= most
+            outputs.num_draft_tokens += most
+
+    def _offers(self, groups: Iterable[SequenceGroup]) -> Iterable[_Offer]:
+        """Yield the drafts that the sequences of some groups propose."""
+        for group in groups:
+            params, text = group.sampling_params, group.draft_text
+            if text is None:
+                continue
+            ends = {*params.stop_token_ids, *(() if params.ignore_eos else params.eos_token_ids or ())}
+            for seq in group.unfinished_seqs:
+                if seq.drafter is None:
+                    seq.drafter = Drafter(text)
+                drafter = seq.drafter
+                drafter.num_misses += 1
+                if seq.output_token_ids and seq.output_token_ids[-1] == PENDING:
+                    continue
+                if drafter.num_resting:
+                    drafter.num_resting -= 1
+                    drafter.probes = not drafter.num_resting
+                    continue
+                most = LONGEST_DRAFT if params.draft_length is None else params.draft_length
+                if params.max_tokens is not None:  # a draft does not reach the last token
+                    most = min(most, params.max_tokens - len(seq.output_token_ids) - 1)
+                tokens = drafter.propose(seq.prompt_token_ids, seq.output_token_ids, most) if most > 0 else []
+                ends_at = (place for place, token in enumerate(tokens) if token in ends or token >= self.vocab_size)
+                del tokens[next(ends_at, len(tokens)) :]
+                if tokens:
+                    drafter.num_misses = 0
+                    yield _Offer(group, seq, drafter, tokens)
+
+    def judged(self, seq: Sequence, num_drawn: int) -> None:
+        """Record the fate of a sequence's draft. num_drawn: tokens that its step drew."""
+        drafter, num_drafted = seq.drafter, len(seq.draft_token_ids)
+        assert drafter is not None
+        num_accepted = num_drawn - 1
+        self.num_drafts += 1
+        self.num_draft_tokens += num_drafted
+        self.num_accepted_tokens += num_accepted
+        self._lengths.judged(drafter, drafter.strength, num_accepted, int(num_accepted < num_drafted))
+
+    def ended(self, outputs: SchedulerOutputs, seconds: float) -> None:
+        """Record a step's time."""
+        if outputs.only_decodes and outputs.num_seqs:
+            self._lengths.times(outputs.num_seqs).ended(outputs.num_draft_tokens, seconds)
