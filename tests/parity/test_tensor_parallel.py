@@ -1,7 +1,7 @@
 """The same tokens, whatever the number of processes: one row a model, a number of stages and of ranks in each.
 
-Log probabilities of the most likely tokens are within 1e-4. The requests have drafts, right and wrong ones. One engine in this process is the reference; that it is
-right, the other files of this folder show.
+Log probabilities of the most likely tokens are within 1e-4. The requests have drafts, right and wrong ones. One engine
+in this process is the reference; that it is right, the other files of this folder show.
 """
 
 from __future__ import annotations

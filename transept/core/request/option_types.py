@@ -54,6 +54,9 @@ class SingleTextKeywords(TypedDict, total=False):
     eos_token_ids: Sequence[int] | None
     ignore_eos: bool
     seed: int | None
+    draft: Literal["lookup"] | None
+    draft_tokens: Sequence[int] | str | None
+    draft_length: int | None
     detokenize: bool
     skip_special_tokens: bool
     max_new_tokens: int | None
