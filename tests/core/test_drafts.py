@@ -202,7 +202,7 @@ def test_unknown_tokens_are_refused(plain: Any) -> None:
     ],
 )
 def test_proposals(text: list[int], is_expected: bool, output: list[int], proposed: list[int]) -> None:
-    """The same whether the output grew token by token or came at once, as after a fork."""
+    """The output grows token by token."""
     drafter = Drafter(DraftText(text, is_expected))
     for end in range(len(output) + 1):
         grown = drafter.propose([0], output[:end], 3)

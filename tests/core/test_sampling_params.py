@@ -252,6 +252,7 @@ def test_equal_parameters_are_equal_and_hash_alike(one, other):
         {"suppress_tokens": []},
         {"begin_suppress_tokens": []},
         {"stop": "a"},
+        {"stop_at_repetition": 3},
         {"stop_token_ids": [1]},
         {"eos_token_ids": [7]},
         {"ignore_eos": True},
@@ -266,10 +267,13 @@ def test_what_changes_the_choice_tells_parameters_apart(options):
     assert SamplingParams(**options) != SamplingParams()
 
 
-def test_all_but_the_seed_and_the_probe_have_a_row_above():
+NOT_COMPARED = {"seed", "prompt_probe", "draft", "draft_tokens", "draft_length"}
+
+
+def test_all_that_may_change_the_choice_have_a_row_above():
     (mark,) = test_what_changes_the_choice_tells_parameters_apart.pytestmark
     rows = {name for options in mark.args[1] for name in options}
-    assert rows == {field.name for field in dataclasses.fields(SamplingParams)} - {"seed", "prompt_probe"}
+    assert rows == {field.name for field in dataclasses.fields(SamplingParams)} - NOT_COMPARED
 
 
 def test_parameters_do_not_change_with_the_users_lists():
@@ -375,6 +379,7 @@ def test_resolve_completes_what_the_user_left_open(own, generation, expected):
 def test_resolve_leaves_nothing_open_that_the_sampler_reads():
     params = resolve(SamplingParams(), do_sample=True)
     left_open = {field.name for field in dataclasses.fields(params) if getattr(params, field.name) is None}
+    left_open -= {"stop_at_repetition", "draft", "draft_tokens", "draft_length"}  # which the scheduler reads
     assert left_open == {"allowed_token_ids", "logprobs", "forced_bos_token_id", "prompt_probe", "top_h"}
 
 

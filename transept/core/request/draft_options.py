@@ -23,7 +23,7 @@ def _draft_tokens(name: str, given: Any) -> GivenDraft | None:
 DRAFT = Option(
     "where to look for the next tokens: lookup, in the encoder's text and the output so far",
     "A step computes several tokens of a draft at once, and keeps those that it would have chosen one by one. So "
-    "results are the same without drafts. With beams there are none, nor while a search follows keywords.",
+    "results are the same without drafts. Beam searches refuse it, and searches for keywords ignore it.",
     metavar="NAME",
 )
 DRAFT_TOKENS = Option(

@@ -16,7 +16,7 @@ FIRST_GUESS = 0.7  # probability that a draft token is accepted, before any was 
 FIRST_ROW = 1 / 8  # time of a draft's row, as a share of the step, before any was measured
 GUESS_WEIGHT = 2.0  # of all sequences' acceptance in a sequence's own, in tokens
 FORGETTING = 0.95  # of a sequence's judged tokens, for each further one
-NEWEST_SHARE = 0.2  # weight of the newest step in moving averages
+STEP_SHARE = 0.2  # weight of the newest step in moving averages
 TOKEN_SHARE = 0.02  # weight of the newest token in the moving average of acceptance
 WORST_RATIO = 3.0  # a step counts as at most this many times as long as one without drafts: other work may delay it
 REST = 32  # steps without drafts of a sequence whose drafts do not pay
@@ -110,4 +110,4 @@ class DraftLengths:
 
 
 def _mean(mean: float | None, newest: float) -> float:
-    return newest if mean is None else mean + NEWEST_SHARE * (newest - mean)
+    return newest if mean is None else mean + STEP_SHARE * (newest - mean)

@@ -13,7 +13,7 @@ from transept.core.request.inputs import EncoderInputs
 from transept.core.request.sampling_params import SamplingParams
 
 LONGEST_MATCH = 8  # tokens; longer matches are not better
-NEAR = 8  # tokens; a match of one token that is farther away is chance
+NEIGHBOURHOOD = 8  # tokens; a match of one token that is farther away is chance
 REPEATED = 3  # tokens of the output that must occur in it again, for a draft from the output itself
 STRENGTHS = (3, 8)  # least tokens before a draft that agree with the text, for drafts of strength 1 and 2
 
@@ -100,5 +100,5 @@ class Drafter:
         if lost and output:
             tail = [*prompt[-LONGEST_MATCH:], *output[-LONGEST_MATCH:]]
             place, length = self.text.after(tail, near=self._place)
-            if length > 1 or abs(place - self._place) <= NEAR:
+            if length > 1 or abs(place - self._place) <= NEIGHBOURHOOD:
                 self._place, self.num_agreeing = place, length
