@@ -38,6 +38,30 @@ def test_a_right_side_with_capitals_is_taken_as_it_is() -> None:
     assert corrected(segment(text=" Well um yes"), terms).text.split() == ["Well", "yes"]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (" Um, I think, um, that um... it works. Um.", " I think, that... it works."),
+        (" Um, um, that works. Um? Yes, um.", " That works. Yes."),
+        (" Well um yes um-hum (um)", " Well yes um-hum"),
+        (' He said "Um, no".', ' He said "No".'),
+        (" - Um, hello.\n- Um.\n- Bye um\nbye.", " - Hello.\n- Bye\nbye."),
+        (" Um um.", ""),
+    ],
+)
+def test_an_empty_right_side_removes_the_words_and_their_commas(text: str, expected: str) -> None:
+    terms = glossary_terms("glossary", {"um": ""})
+    timed = [(f" {word}", float(at), at + 1.0) for at, word in enumerate(text.split())]
+    found = corrected(segment(*timed, text=text), terms)
+    assert found.text == expected
+    assert "".join(word.word for word in found.words or ()).split() == expected.split()
+
+
+def test_decomposed_letters_of_a_glossary_match() -> None:
+    terms = glossary_terms("glossary", "cafe\u0301s = Cafe\u0301 S")
+    assert corrected(segment(text=" The caf\u00e9s"), terms).text == " The Caf\u00e9 S"
+
+
 def test_scripts_without_blanks_need_no_ends_of_words() -> None:
     assert corrected(segment(text="我在北就工作"), glossary_terms("glossary", {"北就": "北京"})).text == "我在北京工作"
 
@@ -84,6 +108,7 @@ def test_files_of_terms(tmp_path: Path, name: str, text: str) -> None:
         ("= b", "the spellings of a term must have 1 to 200 characters"),
         ({"a": 1}, "a term is a wrong and a right spelling"),
         ('{"a": ', "begins like a JSON object"),
+        ("Ava = A\nava = B", "'ava' has two right spellings, 'A' and 'B'; leave one out"),
         ({"a" * 201: "b"}, "the spellings of a term must have 1 to 200 characters"),
         ({str(n): "a" for n in range(MOST_TERMS + 1)}, "give at most 5000"),
         (Path("/nowhere/terms.txt"), r"cannot read \"/nowhere/terms.txt\": No such file"),

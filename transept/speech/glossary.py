@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
+from unicodedata import normalize
 
 from transept.errors import ParameterError, shown
 from transept.speech.retiming import with_text
@@ -28,6 +29,18 @@ HEAD = ("wrong", "right")  # first row of a table, skipped
 MOST_TERMS = 5000
 LONGEST_TERM = 200  # characters
 MOST_BYTES = 4 << 20  # of a file
+REMOVED = ("\x01", "\x02")  # marks of removed words; the second one of those with a capital letter
+_MARK = f"[{''.join(REMOVED)}]"
+AT_BEGINNING = re.compile(  # of a text, a line, a sentence, a quotation or a bracket
+    rf"(^[ \t]*(?:[-\u2013\u2014][ \t]*)?|[.?!\u2026][)\"'\u201d\u2019\]]*[ \t]+|[(\[\"\u201c\u2018\u00bf\u00a1])"
+    rf"({_MARK})(?:[,;.?!\u2026]+|(?=\W|$))[ \t]*(\w|{_MARK}|)",
+    re.MULTILINE,
+)
+# Brackets and quotation marks from within which all words were removed.
+EMPTY = re.compile(r"[ \t]*(?:\(\)|\[\]|\"\"|\u201c\u201d|\u2018\u2019)")
+AT_END = re.compile(rf",?[ \t]*{_MARK}(?=[ \t]*(?:[.?!…;:]|\Z))")
+AFTER_COMMA = re.compile(rf",[ \t]*{_MARK},?")
+ELSEWHERE = re.compile(rf"[ \t]*{_MARK}")
 FORMS = 'a dict {"wrong": "right"}, lines "wrong = right", or the pathlib.Path of a file of them'
 
 
@@ -53,6 +66,14 @@ def glossary_terms(name: str, given: Any) -> Terms:
     else:
         raise ParameterError(f"{{{name}}} must be {FORMS}, not {{{name}!}}", param=name, value=given)
     terms = tuple(_checked(name, pair) for pair in pairs)
+    spellings: dict[str, str] = {}
+    for wrong, right in terms:
+        if spellings.setdefault(wrong.casefold(), right) != right:
+            both = f"{shown(spellings[wrong.casefold()])} and {shown(right)}"
+            message = (
+                f"{{{name}}}: {shown(wrong)} has two right spellings, {both}; leave one out, since case is ignored"
+            )
+            raise ParameterError(message, param=name, value=given)
     if len(terms) > MOST_TERMS:
         message = f"{{{name}}} has {len(terms)} terms; give at most {MOST_TERMS}"
         raise ParameterError(message, param=name, value=given)
@@ -63,11 +84,14 @@ def corrected(segment: Segment, terms: Terms) -> Segment:
     """Return the segment with each term replaced by its right spelling; the same object if it has no terms.
 
     Words match whole and in any case. A right side in lower case takes the case of the text: capitals at the start, or
-    throughout. Unchanged words keep their times; the words of a term share the time of those that they replace.
+    throughout. Unchanged words keep their times; the words of a term share the time of those that they replace. With an
+    empty right side, the words are removed with the blanks and commas around them.
     """
     folded = segment.text.casefold()
     near = tuple(wrong for wrong, first in _first_words(terms) if first in folded)  # most terms are in no segment
-    text = _pattern(near).sub(lambda found: _right(found[0], _table(terms)), segment.text) if near else segment.text
+    text = _pattern(near).sub(lambda found: _right(found, _table(terms)), segment.text) if near else segment.text
+    if any(mark in text for mark in REMOVED):
+        text = _tidied(text)
     return segment if text == segment.text else with_text(segment, text)
 
 
@@ -115,7 +139,7 @@ def _checked(name: str, pair: Any) -> tuple[str, str]:
     if not isinstance(pair, list | tuple) or len(pair) != 2 or not all(isinstance(each, str) for each in pair):
         message = f"{{{name}}}: a term is a wrong and a right spelling, not {shown(pair)}"
         raise ParameterError(message, param=name, value=pair)
-    wrong, right = (" ".join(each.split()) for each in pair)
+    wrong, right = (" ".join(normalize("NFC", each).split()) for each in pair)
     if not wrong or max(len(wrong), len(right)) > LONGEST_TERM:
         message = f"{{{name}}}: the spellings of a term must have 1 to {LONGEST_TERM} characters, unlike {shown(pair)}"
         raise ParameterError(message, param=name, value=pair)
@@ -124,8 +148,8 @@ def _checked(name: str, pair: Any) -> tuple[str, str]:
 
 @lru_cache(maxsize=16)
 def _table(terms: Terms) -> dict[str, tuple[str, str]]:
-    """Return the terms by their wrong sides in lower case. The first of equal ones counts."""
-    return {wrong.casefold(): (wrong, right) for wrong, right in reversed(terms)}
+    """Return the terms by their wrong sides in lower case."""
+    return {wrong.casefold(): (wrong, right) for wrong, right in terms}
 
 
 @lru_cache(maxsize=16)
@@ -148,12 +172,40 @@ def _whole(wrong: str) -> str:
     return (r"(?<!\w)" if first else "") + words + (r"(?!\w)" if last else "")
 
 
-def _right(matched: str, table: Mapping[str, tuple[str, str]]) -> str:
-    """Return the right spelling of a match. A spelling in lower case takes the case of the text."""
-    spelt = " ".join(matched.split())
+def _right(found: re.Match[str], table: Mapping[str, tuple[str, str]]) -> str:
+    """Return the right spelling of a match. A spelling in lower case takes the case of the text.
+
+    For words to remove, a mark, which `_tidied` removes. A part of a compound, such as "um-hum", is not removed.
+    """
+    spelt = " ".join(found[0].split())
     wrong, right = table.get(spelt.casefold(), (spelt, spelt))
+    if not right:
+        is_part = "-" in (found.string[found.start() - 1 : found.start()], found.string[found.end() : found.end() + 1])
+        return found[0] if is_part else REMOVED[spelt[0].isupper()]
     if right != right.lower() or (spelt == wrong and wrong != wrong.lower()):
         return right
     if spelt.isupper() and len(spelt) > 1:
         return right.upper()
     return right[:1].upper() + right[1:] if spelt[0].isupper() else right
+
+
+def _tidied(text: str) -> str:
+    """Remove the marks of removed words, each with a blank and the comma that set it off.
+
+    At the beginning of a sentence, the next word takes over the capital letter, and a mark that is a whole sentence
+    takes its full stop along.
+    """
+    while (tidied := AT_BEGINNING.sub(_next_capital, text)) != text:
+        text = tidied
+    for pattern, rest in ((EMPTY, ""), (AT_END, ""), (AFTER_COMMA, ","), (ELSEWHERE, "")):
+        text = pattern.sub(rest, text)
+    lines = (re.sub(r"\s+$", "", line) for line in text.split("\n"))
+    kept = "\n".join(line for line in lines if line.strip(" \t-\u2013\u2014"))
+    return kept if text.startswith("\n") else kept.lstrip("\n")
+
+
+def _next_capital(found: re.Match[str]) -> str:
+    begin, mark, following = found.groups()
+    if mark == REMOVED[True]:
+        following = mark if following in REMOVED else following.upper()
+    return begin + following
