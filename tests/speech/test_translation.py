@@ -72,3 +72,25 @@ def test_times_and_speakers_are_kept() -> None:
     assert german.language == "de"
     with pytest.raises(ParameterError, match="translate returned 1 texts for 2 sentences"):
         talk.translated(lambda texts: texts[:1])
+    with pytest.raises(ParameterError, match="must return a list of texts, one for each sentence, not 'Ja'"):
+        talk.translated(lambda _: "Ja")
+    with pytest.raises(ParameterError, match="must return a list of texts"):
+        talk.translated(lambda texts: [None for _ in texts])  # type: ignore[misc]
+
+
+def test_lines_and_dialogues_are_kept() -> None:
+    talk = transcript(" Two lines\nin one subtitle.", " - Is it so?\n- No. Yes\n  it is.", " - One dash.", " Ten\nmen")
+    asked: list[str] = []
+
+    def translate(texts: list[str]) -> list[str]:
+        asked.extend(texts)
+        return [text.upper() for text in texts]
+
+    assert [each.text for each in talk.translated(translate)] == [
+        " TWO LINES\nIN ONE SUBTITLE.",
+        " - IS IT SO?\n- NO. YES IT IS.",
+        " - ONE DASH.",
+        " TEN\nMEN",
+    ]
+    assert asked == ["Two lines in one subtitle.", "Is it so?", "No.", "Yes it is.", "- One dash.", "Ten men"]
+    assert talk.translated(lambda texts: ["Ja"] * len(texts)).segments[3].text == " Ja"

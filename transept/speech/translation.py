@@ -11,11 +11,12 @@ whole; each translation is then cut, between words, in proportion to the parts o
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
-from transept.errors import ParameterError
+from transept.errors import ParameterError, shown
 from transept.speech.retiming import words_of
 from transept.speech.segments import Segment
 from transept.speech.sentences import ends_sentence, sentence_ends
@@ -23,6 +24,7 @@ from transept.speech.word_breaks import UNSPACED_SCRIPTS, joined_text
 
 Translate = Callable[[list[str]], Sequence[str]]  # sentences -> their translations
 
+DASH = re.compile(r"^[ \t]*[-\u2013\u2014][ \t]*(?=\S)", re.MULTILINE)  # of a line in a dialogue
 PAUSE = 3.0  # seconds; a longer one ends a sentence whose end has no mark
 LONGEST = 600  # characters; a longer sentence ends with its subtitle
 TO_MARK = 0.15  # share of a translation by which a cut may move to a mark of punctuation
@@ -45,23 +47,68 @@ class Sentence:
 def translated(segments: Sequence[Segment], translate: Translate) -> list[Segment]:
     """Return the segments with the translations of their texts, and without words and tokens.
 
-    translate: called once with all sentences. Raises ParameterError if it returns another number of texts.
+    A text has as many lines as before; lines of a dialogue, which begin with dashes, are translated separately.
+    translate: called once with all sentences. Raises ParameterError if it does not return one text for each.
     """
-    sentences = list(sentences_of(segments))
-    translations = list(translate([sentence.text for sentence in sentences]))
+    turns = [turns_of(segment) for segment in segments]
+    texts = iter(_translated([turn for each in turns for turn in each], translate))
+    return [
+        dataclasses.replace(
+            segment,
+            text=_laid_out(segment.text, [next(texts) for _ in each]),
+            words=None,
+            tokens=[],
+            token_logprobs=None,
+            language=None,
+        )
+        for segment, each in zip(segments, turns, strict=True)
+    ]
+
+
+def turns_of(segment: Segment) -> list[Segment]:
+    """Return the turns of a subtitle with a dialogue, each without its dash; of any other, the segment alone."""
+    dashes = list(DASH.finditer(segment.text))
+    if len(dashes) < 2 or segment.text[: dashes[0].start()].strip():
+        return [segment]
+    ends = [*(dash.start() for dash in dashes[1:]), len(segment.text)]
+    return [
+        dataclasses.replace(segment, text=segment.text[dash.end() : end], speaker=f"{segment.speaker}\n{turn}")
+        for turn, (dash, end) in enumerate(zip(dashes, ends, strict=True))
+    ]
+
+
+def _translated(turns: Sequence[Segment], translate: Translate) -> list[str]:
+    """Return the translation of each turn, on one line."""
+    sentences = list(sentences_of(turns))
+    given = translate([sentence.text for sentence in sentences])
+    translations = [] if isinstance(given, str) else list(given)
+    if isinstance(given, str) or not all(isinstance(text, str) for text in translations):
+        message = f"translate must return a list of texts, one for each sentence, not {shown(given)}"
+        raise ParameterError(message, param="translate")
     if len(translations) != len(sentences):
         message = (
             f"translate returned {len(translations)} texts for {len(sentences)} sentences; it must return one each"
         )
         raise ParameterError(message, param="translate")
-    texts: list[list[str]] = [[] for _ in segments]
+    texts: list[list[str]] = [[] for _ in turns]
     for sentence, text in zip(sentences, translations, strict=True):
         for index, part in zip(sentence.segments, cut_text(text, [len(each) for each in sentence.parts]), strict=True):
             texts[index].append(part)
-    return [
-        dataclasses.replace(segment, text=_joined(parts), words=None, tokens=[], token_logprobs=None, language=None)
-        for segment, parts in zip(segments, texts, strict=True)
-    ]
+    return [_joined(parts) for parts in texts]
+
+
+def _laid_out(original: str, texts: Sequence[str]) -> str:
+    """Lay out the translations of a subtitle's turns in lines as in the original."""
+    if len(texts) > 1:
+        dashes = [dash[0].strip() for dash in DASH.finditer(original)]
+        lines = [f"{dash} {text.strip()}" for dash, text in zip(dashes, texts, strict=True) if text.strip()]
+        return " " + "\n".join(lines)
+    (text,) = texts
+    lines = [line for line in original.splitlines() if line.strip()]
+    if len(lines) < 2:
+        return text
+    broken = "\n".join(filter(None, cut_text(text, [len(line) for line in lines])))
+    return f" {broken}" if text.startswith(" ") else broken
 
 
 def sentences_of(segments: Sequence[Segment]) -> Iterator[Sentence]:
