@@ -44,6 +44,18 @@ def test_the_language_of_a_text() -> None:
     assert [language_of(["我们今天去北京"], each) for each in ("", "yue")] == ["zh", "yue"]
 
 
+def test_names_of_speakers_in_the_text_are_not_a_part_of_a_name() -> None:
+    cues = [
+        Cue(0, 2000, "Anna: Hello"),
+        Cue(3000, 5000, "Ben Smith: Bye, Anna"),
+        Cue(6000, 8000, "- Hello\n- Mary"),
+        Cue(9000, 11000, "Ann: I met Mary"),
+        Cue(12000, 14000, "Smith."),
+    ]
+    broken = broken_rules(cues, rules_of_style("bbc", "en"))
+    assert [str(each) for each in broken] == ['a line ends between "Mary" and "Smith."']
+
+
 def test_the_report_names_each_rule() -> None:
     cues = [
         Cue(0, 1000, "This is far too much to read in just one second, the"),

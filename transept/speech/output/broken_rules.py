@@ -20,6 +20,8 @@ from transept.speech.segments import Segment
 from transept.speech.sentences import ends_sentence
 
 TOLERANCE = 0.010  # seconds; the resolution of ass
+LABEL_WORDS = 3  # at most, of a speaker's name before a colon
+AFTER = (":", DASH)  # ends of a word before one whose capital may be that of a sentence: Anna: Hello
 SPLIT = "split"  # the rule that has no number
 UNITS = {  # rule -> text with the value and the limit
     "max_line_width": "{:g} characters in a line, at most {:g}",
@@ -125,11 +127,16 @@ def _of_times(cue: Cue, following: Cue | None, rules: SubtitleRules) -> Iterator
             yield "close_gaps", gap, rules.close_gaps
 
 
+def _begins_with_label(words: Sequence[str]) -> bool:
+    """True if a line begins with the name of its speaker and a colon."""
+    return words[0][:1].isupper() and any(word.endswith(":") for word in words[:LABEL_WORDS])
+
+
 def _split_words(words: Sequence[str], below: Sequence[str], language: str, begins: bool) -> str | None:
     """Return the words around a line's end if they belong together. begins: True if it begins a sentence."""
-    if not words or not below or below[0].startswith(DASH):
+    if not words or not below or below[0].startswith(DASH) or _begins_with_label(below):
         return None
-    first = begins if len(words) == 1 else ends_sentence(words[-2])
+    first = begins if len(words) == 1 else ends_sentence(words[-2]) or words[-2].endswith(AFTER)
     if not held_together(words[-1], below[0], language, begins_sentence=first):
         return None
     return f'"{words[-1]}" and "{below[0]}"'
