@@ -149,6 +149,8 @@ def test_options_of_other_commands(command: str, typed: str, meant: str) -> None
         ),
         (TranscriptionOptions, "max_len", NOTHING),
         (TranscriptionOptions, "hotwords_file", "hotwords"),
+        (TranscriptionOptions, "style", 'It is for files: transcript.to_srt(style="netflix").'),
+        (TranscriptionOptions, "shift", "Afterwards: transcript.shifted(2.5), or transept convert --shift 2.5."),
         (TranscriptionOptions, "max_line_width", "It is for files: transcript.to_srt(max_line_width=42)."),
         (EngineConfig, "devise", "device"),
         (EngineConfig, "batch_size", "max_num_seqs"),

@@ -125,6 +125,13 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
     ("", "grammar grammar_rule guided_json structured_outputs", "Grammars are not supported."),
     ("", "max_line_width max_line_count max_words_per_line", "It is for files: transcript.to_srt(max_line_width=42)."),
     ("", "highlight_words", "It is for files: transcript.to_srt(highlight_words=True)."),
+    (
+        "",
+        "style min_duration max_duration min_gap close_gaps linger",
+        'It is for files: transcript.to_srt(style="netflix").',
+    ),
+    ("", "max_chars_per_second max_words_per_minute", "It is for files: transcript.to_srt(max_chars_per_second=17)."),
+    ("", "shift", "Afterwards: transcript.shifted(2.5), or transept convert --shift 2.5."),
     ("", "trust_remote_code", "Code from the hub is never run; plugins add model families."),
     ("", "revision", "The main branch is downloaded; for another revision, give its folder as the model."),
     ("", "generate_kwargs model_kwargs", "Give each option as a separate keyword."),
