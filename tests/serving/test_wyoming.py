@@ -128,3 +128,17 @@ def test_what_is_wrong_ends_its_own_connection(sent: bytes, code: str, served: S
     head, data = asyncio.run(answered()).split(b"\n", 1)
     assert (json.loads(head)["type"], json.loads(data)["code"]) == ("error", code)
     wait_until(lambda: served.metrics()[("transept_live_streams",)] == 0)
+
+
+def test_a_client_that_sends_all_audio_first_still_reads_the_error(served: ServeProcess, port: int) -> None:
+    async def answered() -> Any:
+        async with asyncio.timeout(PATIENCE), AsyncTcpClient("127.0.0.1", port) as client:
+            await client.write_event(Transcribe(name="other").event())
+            await client.write_event(AudioStart(16_000, 2, 1).event())
+            for _ in range(400):
+                await client.write_event(AudioChunk(16_000, 2, 1, bytes(32_000)).event())
+            await client.write_event(AudioStop().event())
+            return await client.read_event()
+
+    assert asyncio.run(answered()).data["code"] == "model_not_found"
+    wait_until(lambda: served.metrics()[("transept_live_streams",)] == 0)

@@ -35,6 +35,7 @@ from transept.speech.live.events import Committed, Lagging, LanguageDetected, Ut
 
 DATA_BYTES, PAYLOAD_BYTES = 1 << 20, 4 << 20  # of an event: 2 minutes of audio at 16 kHz
 WRITE_SECONDS = 60.0  # in which a client must read an event
+READ_ON_SECONDS = 5.0  # after an error, until the client disconnects
 HOME = "https://github.com/transept/transept"
 
 
@@ -54,10 +55,23 @@ def handler(
                 with contextlib.suppress(OSError, TimeoutError):
                     async with asyncio.timeout(WRITE_SECONDS):
                         await async_write_event(Error(answer.message, answer.code).event(), writer)
+                    await _read_on(reader, writer)
             except (OSError, TimeoutError, EOFError):
                 pass  # the client has vanished, or does not read
 
     return connected
+
+
+async def _read_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Send the end of the stream, and drop what the client sends meanwhile.
+
+    Closing a connection with unread bytes resets it, and a client that still sends audio then loses the error.
+    """
+    if writer.can_write_eof():
+        writer.write_eof()
+    async with asyncio.timeout(READ_ON_SECONDS):
+        while await reader.read(PAYLOAD_BYTES):
+            pass
 
 
 class _Connection:
