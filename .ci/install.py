@@ -21,9 +21,9 @@ VARIABLES = {
 }
 
 
-def settings() -> dict[str, str]:
-    """What pip was told, as uv takes it. What stands later in pip's list counts."""
-    listed = subprocess.run([PYTHON, "-m", "pip", "config", "list"], check=True, capture_output=True, text=True).stdout
+def settings(python: str = PYTHON) -> dict[str, str]:
+    """What the pip of a Python was told, as uv takes it. What stands later in pip's list counts."""
+    listed = subprocess.run([python, "-m", "pip", "config", "list"], check=True, capture_output=True, text=True).stdout
     found = {"UV_INDEX_STRATEGY": "unsafe-best-match"}  # pip, too, takes the newest of all indexes
     for line in listed.splitlines():
         name, _, value = line.partition("=")
@@ -34,8 +34,8 @@ def settings() -> dict[str, str]:
     return found
 
 
-with tempfile.TemporaryDirectory() as folder:
-    arguments = sys.argv[1:]
+def install(arguments: list[str], folder: str) -> int:
+    """Run uv, or else pip, and return its exit code. folder: for a temporary file."""
     if "/dev/stdin" in arguments:  # is read once
         requirements = Path(folder, "requirements.txt")
         requirements.write_text(sys.stdin.read(), encoding="utf-8")
@@ -48,4 +48,9 @@ with tempfile.TemporaryDirectory() as folder:
     if done.returncode:
         print("uv could not install; pip is tried", file=sys.stderr)
         done = subprocess.run([*pip, *arguments], check=False)
-sys.exit(done.returncode)
+    return done.returncode
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        sys.exit(install(sys.argv[1:], folder))

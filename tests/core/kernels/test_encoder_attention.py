@@ -17,7 +17,7 @@ from transept.core.kernels.cpu.attention.encoder_attention import (
     attend_in_int16,
     attend_sequence,
 )
-from transept.core.kernels.cpu.isas import DOT_U8S8
+from transept.core.kernels.cpu.isas import DOT_INT8
 from transept.core.kernels.cpu.library import capabilities, level
 from transept.core.kernels.dispatch import ENCODER_ATTENTION
 
@@ -271,7 +271,7 @@ def test_which_sequences_it_serves() -> None:
     assert serving(1, "int8") is serving(MOST_TOKENS_ROUNDED, "int8") is attend_in_int16
     assert serving(MOST_TOKENS_ROUNDED + 1, "int8") is attend_sequence
     of_sound = (
-        attend_in_bfloat16 if level() == "amx" else attend_in_int8 if DOT_U8S8 in capabilities() else attend_in_int16
+        attend_in_bfloat16 if level() == "amx" else attend_in_int8 if DOT_INT8 in capabilities() else attend_in_int16
     )
     assert serving(1, "int8", long_inputs=True) is of_sound
 

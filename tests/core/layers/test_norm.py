@@ -1,6 +1,7 @@
 """Norms against PyTorch's, alone and after a sum; where there is no GPU, its kernel runs in Triton's interpreter."""
 
 import functools
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
@@ -146,14 +147,18 @@ def test_sums_and_norms_are_those_of_pytorch(kind: str, dtype: torch.dtype) -> N
     torch.testing.assert_close(normed.double(), expected(norm, total), **near)
 
 
+@pytest.mark.parametrize(
+    "add", [add_norm, pytest.param(functools.partial(on_a_gpu, keep_total=True), marks=needs_triton)]
+)
 @pytest.mark.parametrize("kind", NORMS)
-def test_what_is_added_to_the_sum_leaves_the_norm_as_it_is(kind: str) -> None:
+def test_what_is_added_to_the_sum_leaves_the_norm_as_it_is(
+    kind: str, add: Callable[..., tuple[Tensor, Tensor]]
+) -> None:
     norm = make(kind, 96, torch.float32)
     x, y, addend = torch.randn(7, 96, device=DEVICE), torch.randn(7, 96, device=DEVICE), torch.randn(96, device=DEVICE)
-    for add in (add_norm, functools.partial(on_a_gpu, keep_total=True)):
-        total, normed = add(x, y, norm, addend=addend)
-        torch.testing.assert_close(total, x + y + addend)
-        torch.testing.assert_close(normed, norm(x + y))
+    total, normed = add(x, y, norm, addend=addend)
+    torch.testing.assert_close(total, x + y + addend)
+    torch.testing.assert_close(normed, norm(x + y))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])

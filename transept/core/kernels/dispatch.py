@@ -38,7 +38,7 @@ from transept.core.kernels.cpu.fused.decoder_layer import Projection as Projecti
 from transept.core.kernels.cpu.fused.feed_forward import FeedForwardKernel as FeedForwardKernel
 from transept.core.kernels.cpu.gemm import panels, product
 from transept.core.kernels.cpu.gemm.panels import WeightPanels as WeightPanels
-from transept.core.kernels.cpu.isas import BF16_DOT, DOT_U8S8, TILES
+from transept.core.kernels.cpu.isas import BF16_DOT, DOT_INT8, TILES
 from transept.core.kernels.cpu.library import capabilities
 from transept.core.kernels.cpu.library import free_scratch as free_scratch
 from transept.core.kernels.cpu.library import multiplies_bfloat16 as multiplies_bfloat16
@@ -172,7 +172,7 @@ PACK: Operation[Callable[[Tensor], Panels]] = Operation(
         ("transept_pack_int8", "transept_whole_bytes", *OF_PANELS),
         quantization="int8",
         long_inputs=True,
-        needs={DOT_U8S8},
+        needs={DOT_INT8},
     ),
     Kernel(panels.pack_int8, ("transept_pack_int8", *OF_PANELS), quantization="int8"),
     Kernel(
@@ -267,7 +267,7 @@ ENCODER_ATTENTION = Operation(
         ("transept_attend_sequence_in_int8",),
         quantization="int8",
         long_inputs=True,
-        needs={DOT_U8S8},
+        needs={DOT_INT8},
     ),
     Kernel(
         encoder_attention.attend_in_int16,

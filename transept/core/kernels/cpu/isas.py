@@ -62,7 +62,7 @@ class Isa(NamedTuple):
 
 
 FP16_CONVERT = "fp16_convert"  # read float16 as fast as float32
-DOT_U8S8 = "dot_u8s8"  # dot products of four bytes (VNNI, SDOT)
+DOT_INT8 = "dot_int8"  # dot products of four int8 (SDOT), or of four uint8 by int8 (VNNI)
 BF16_DOT = "bf16_dot"  # dot products of two bfloat16 pairs, or matrix products of bfloat16 (BFMMLA)
 TILES = "tiles"  # matrix products of int8 and of bfloat16 tiles (AMX)
 
@@ -113,7 +113,7 @@ _NEON = ("-fno-schedule-insns",)
 _DOT = "-march=armv8.2-a+dotprod"
 _I8MM = "-march=armv8.2-a+dotprod+i8mm+bf16"
 _CONVERTS = frozenset({FP16_CONVERT})
-_MULTIPLIES_BYTES = _CONVERTS | {DOT_U8S8}
+_MULTIPLIES_BYTES = _CONVERTS | {DOT_INT8}
 _MULTIPLIES_BF16 = _MULTIPLIES_BYTES | {BF16_DOT}
 
 # Lowest first for each machine. A processor that runs avx_vnni may run all, some or none of the x86-64 rows after it.
