@@ -177,8 +177,8 @@ def test_what_a_command_is_about_may_stand_on_both_sides_of_an_option(many: str)
             "--vad-neg-threshold (0.6) must not be above --vad-threshold (0.5)",
         ),
         (
-            ["generate", "a.txt", "--model", "m", "--num-beams", "4", "--temperature", "0.5"],
-            "--num-beams 4 does not sample, so --temperature 0.5 has no meaning; set --num-beams 1 to sample",
+            ["generate", "a.txt", "--model", "m", "--num-beams", "4", "--temperature", "0", "--top-k", "5"],
+            "--temperature 0.0 is greedy, so --top-k 5 has no meaning; set --temperature above 0 to sample",
         ),
         (
             ["transcribe", "talk.flac", "--no-repeat-ngram-size", "-1"],

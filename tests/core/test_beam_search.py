@@ -39,10 +39,10 @@ def search(table: np.ndarray, num_steps_limit: int = 100, **options) -> tuple[li
     new_id = count(1)
     beams = [Sequence(0, INPUTS)]
 
-    def end(token, num_tokens):
+    def end(beam, token):
         if token == EOS:
             return SequenceStatus.STOPPED, None
-        return (SequenceStatus.LENGTH, None) if num_tokens == params.max_tokens else None
+        return (SequenceStatus.LENGTH, None) if len(beam.output_token_ids) + 1 == params.max_tokens else None
 
     for step in range(1, num_steps_limit):
         sampled = {}
@@ -130,7 +130,7 @@ def test_where_every_beam_ends_as_many_go_on() -> None:
         for beam in beams
     }
     going_on = state.advance(
-        beams, sampled, lambda token, _: (SequenceStatus.STOPPED, token) if token in (EOS, 1, 2) else None
+        beams, sampled, lambda _, token: (SequenceStatus.STOPPED, token) if token in (EOS, 1, 2) else None
     )
     assert [each.token.token_id for each in going_on] == [3, 3]
 

@@ -265,10 +265,10 @@ def searched(
     search, new_id = KeywordSearch(params, 0, continues_word=lambda last, token: token in parts), count(1)
     beams, most, tree = [Sequence(0, INPUTS)], 1, KeywordTree(terms)
 
-    def end(token: int, num_tokens: int) -> Any:
+    def end(beam: Sequence, token: int) -> Any:
         if token == EOS:
             return SequenceStatus.STOPPED, None
-        return (SequenceStatus.LENGTH, None) if num_tokens == max_tokens else None
+        return (SequenceStatus.LENGTH, None) if len(beam.output_token_ids) + 1 == max_tokens else None
 
     while True:
         sampled = {}

@@ -167,12 +167,17 @@ def test_values_at_the_edge_of_their_range_are_taken(name, value):
         ({"allowed_token_ids": [1, 2], "begin_suppress_tokens": [1, 2]}, "leaves no token"),
         ({"allowed_token_ids": [1, 2], "suppress_tokens": [1], "begin_suppress_tokens": [2]}, "leaves no token"),
         ({"allowed_token_ids": [1], "stop_token_ids": [1], "min_tokens": 1}, "min_tokens forbids"),
-        ({"num_beams": 4, "temperature": 0.5}, "temperature=0.5 has no meaning"),
+        ({"num_beams": 4, "num_beam_groups": 3}, "num_beam_groups=3 must divide num_beams=4"),
+        ({"num_beams": 1, "num_beam_groups": 2}, "num_beam_groups=2 must divide num_beams=1"),
+        ({"num_beam_groups": 1, "diversity_penalty": 0.5}, "diversity_penalty=0.5 needs several groups"),
+        ({"num_beam_groups": 2, "diversity_penalty": 0}, "would all find the same texts"),
+        ({"num_beams": 2, "num_beam_groups": 2, "temperature": 1}, "num_beam_groups=2 do not work with beams"),
+        ({"num_beams": 2, "num_beam_groups": 2, "keywords": ["a"]}, "keywords do not work with num_beam_groups=2"),
+        ({"num_beams": 2, "temperature": 0.5, "keywords": ["a"]}, "keywords do not work with beams"),
         ({"num_beams": 4, "n": 2}, "num_return_sequences"),
         ({"num_beams": 4, "num_return_sequences": 5}, "num_return_sequences=5 is over num_beams=4"),
-        ({"num_beams": 1, "num_return_sequences": 2}, "n=2"),
+        ({"num_beams": 1, "num_beam_groups": 1, "diversity_penalty": 0.0, "num_return_sequences": 2}, "n=2"),
         ({"num_beams": 4, "num_return_sequences": 3, "patience": 0.5}, "patience=0.5 ends .*num_beams=4 with 2 hypoth"),
-        ({"num_beams": 2, "stop": "."}, "stop strings do not work with num_beams=2"),
         ({"num_beams": 2, "temperature": 0, "top_k": 4}, "top_k=4 has no meaning"),
         ({"stop": "a", "detokenize": False}, "leave detokenize True"),
     ],
@@ -233,6 +238,8 @@ def test_equal_parameters_are_equal_and_hash_alike(one, other):
         {"eta_cutoff": 0.1},
         {"top_h": 0.5},
         {"num_beams": 2},
+        {"num_beam_groups": 2},
+        {"diversity_penalty": 0.5},
         {"num_return_sequences": 2},
         {"length_penalty": 2.0},
         {"early_stopping": "never"},
@@ -261,6 +268,7 @@ def test_equal_parameters_are_equal_and_hash_alike(one, other):
         {"detokenize": False},
         {"patience": 2.0},
         {"logits_processors": (print,)},
+        {"stop_at_repetition": 4},
     ],
 )
 def test_what_changes_the_choice_tells_parameters_apart(options):
@@ -309,14 +317,18 @@ def test_parameters_do_not_change_with_the_users_lists():
         ({"epsilon_cutoff": 0.0}, {"do_sample": True, "epsilon_cutoff": 0.1}, {"epsilon_cutoff": 0.0}),
         ({}, {"typical_p": 0.9, "top_h": 0.5}, {"typical_p": 1.0, "top_h": None}),
         ({"temperature": 0}, {"do_sample": True, "min_p": 0.1}, {"min_p": 0.0}),
-        ({"num_beams": 2}, {"do_sample": True, "min_p": 0.1}, {"min_p": 0.0}),
+        ({"num_beams": 2}, {"do_sample": True, "min_p": 0.1}, {"min_p": 0.1, "temperature": 1.0}),
+        ({"num_beams": 2, "temperature": 0}, {"do_sample": True, "min_p": 0.1}, {"min_p": 0.0, "num_beams": 2}),
+        ({}, {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5}, {"num_beam_groups": 2}),
+        ({"num_beams": 1}, {"num_beam_groups": 2, "diversity_penalty": 0.5}, {"num_beam_groups": 1}),
+        ({"num_beams": 2}, {"diversity_penalty": 0.5}, {"diversity_penalty": 0.0}),
         # which is among the 50 likeliest tokens where it does not say, as in transformers
         ({}, {"do_sample": True}, {"temperature": 1.0, "top_k": 50, "top_p": 1.0, "min_p": 0.0}),
         ({"temperature": 1.5}, {"do_sample": True}, {"temperature": 1.5, "top_k": 50}),
         ({"top_k": 0}, {"do_sample": True}, {"top_k": 0}),
         ({}, {"do_sample": True, "top_k": 0}, {"top_k": 0}),
         ({"temperature": 1.5}, {}, {"top_k": 0}),
-        ({"num_beams": 2}, {"do_sample": True}, {"top_k": 0}),
+        ({"num_beams": 2}, {"do_sample": True}, {"top_k": 50}),
         # the repetition penalty applies to greedy decoding, too
         ({}, {}, {"repetition_penalty": 1.0}),
         ({}, {"repetition_penalty": 1.3}, {"repetition_penalty": 1.3}),
@@ -341,7 +353,18 @@ def test_parameters_do_not_change_with_the_users_lists():
         ({"min_tokens": 0}, {"min_length": 12, "min_new_tokens": 4}, {"min_tokens": 0}),
         ({"max_tokens": 5}, {"min_length": 12}, {"min_tokens": 5}),  # the user's bound wins over a default
         # beam search, unless the user asks for something else
-        ({}, {}, {"num_beams": 1, "num_return_sequences": 1, "length_penalty": 1.0, "early_stopping": False}),
+        (
+            {},
+            {},
+            {
+                "num_beams": 1,
+                "num_beam_groups": 1,
+                "diversity_penalty": 0.0,
+                "num_return_sequences": 1,
+                "length_penalty": 1.0,
+                "early_stopping": False,
+            },
+        ),
         ({}, {"num_beams": 4}, {"num_beams": 4, "temperature": 0.0}),
         ({"temperature": 0.0}, {"num_beams": 4}, {"num_beams": 1}),
         ({"temperature": 0.7, "n": 3}, {"num_beams": 4}, {"num_beams": 1, "temperature": 0.7}),
@@ -423,7 +446,8 @@ def test_resolve_keeps_what_the_user_gave():
         "allowed_token_ids": [1, 2, 3], "suppress_tokens": [9], "begin_suppress_tokens": [8], "stop": "x",
         "stop_token_ids": [7], "eos_token_ids": [6], "ignore_eos": True, "seed": 5, "logprobs": 2,
         "skip_special_tokens": False,
-        "num_beams": 1, "num_return_sequences": 1, "length_penalty": 0.5, "early_stopping": True,
+        "num_beams": 1, "num_beam_groups": 1, "diversity_penalty": 0.0,
+        "num_return_sequences": 1, "length_penalty": 0.5, "early_stopping": True,
         "no_repeat_ngram_size": 2, "encoder_no_repeat_ngram_size": 3, "bad_words_ids": [[4, 5]],
         "forced_bos_token_id": 3, "forced_eos_token_id": 4,
     }  # fmt: skip
@@ -471,7 +495,6 @@ def test_sampling_options_on_a_greedy_checkpoint_ask_for_a_temperature(options):
         ({"forced_eos_token_id": VOCAB_SIZE}, {}, f"forced_eos_token_id holds {VOCAB_SIZE}"),
         ({"num_return_sequences": 3}, {"num_beams": 2}, "num_return_sequences=3 is over num_beams=2"),
         ({"num_return_sequences": 3}, {}, "n=3"),
-        ({"stop": "."}, {"num_beams": 2}, "num_beams=1"),
     ],
 )
 def test_contradictions_with_the_checkpoint_are_refused(own, generation, message):
@@ -485,9 +508,9 @@ def test_greedy():
 
 
 @pytest.mark.parametrize("options", [{"top_k": 5}, {"top_p": 0.5}, {"min_p": 0.1}])
-@pytest.mark.parametrize("temperature", [None, 0])
-def test_a_beam_search_with_a_filter_says_that_it_does_not_sample(options, temperature):
-    with pytest.raises(
-        ParameterError, match=r"num_beams=3 does not sample, so .* leave it out, or sample with num_beams=1"
-    ):
-        SamplingParams(num_beams=3, temperature=temperature, **options)
+def test_a_beam_search_with_a_filter_needs_a_temperature(options):
+    with pytest.raises(ParameterError, match="set temperature above 0"):
+        SamplingParams(num_beams=3, temperature=0, **options)
+    with pytest.raises(ParameterError, match="set temperature above 0"):
+        resolve(SamplingParams(num_beams=3, **options))
+    assert resolve(SamplingParams(num_beams=3, temperature=0.5, **options)).draws_beams

@@ -301,7 +301,7 @@ class EngineCore:
         """
         params = group.sampling_params
         continuations = search.advance(
-            group.seqs, sampled, lambda token, num_tokens: self.stop_checker.end(token, num_tokens, params)
+            group.seqs, sampled, lambda beam, token: self.stop_checker.end_of_beam(beam, token, params)
         )
         kept = {continuation.parent.seq_id for continuation in continuations}
         for seq in group.seqs:
@@ -320,7 +320,7 @@ class EngineCore:
         group.seqs = beams or search.hypotheses[: params.num_return_sequences]
         for seq in group.seqs:
             if seq.finished:
-                self.stop_checker.update_text(seq, params)
+                self.stop_checker.complete_text(seq, params)
 
     def _fail(self, group: SequenceGroup, error: BaseException) -> None:
         """Fail a group: set its error, and free its blocks."""

@@ -58,11 +58,9 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
             {"guidance_scale": 1.5, "penalty_alpha": 0.6, "min_p": 0.1, "num_beams": 2},
             "guidance_scale=1.5, penalty_alpha=0.6",
         ),
-        ({"do_sample": True, "num_beams": 4}, "do_sample=True (beside num_beams=4)"),
-        (
-            {"do_sample": True, "num_beams": 4, "top_p": 0.9, "temperature": 1.0},
-            "do_sample=True (beside num_beams=4), top_p=0.9 (beside num_beams=4)",
-        ),
+        ({"num_beam_groups": 2}, "num_beam_groups=2 (beside num_beams=1)"),
+        ({"num_beam_groups": 2, "num_beams": 2, "do_sample": True}, "num_beam_groups=2 (beside do_sample)"),
+        ({"num_beams": 2, "diversity_penalty": 0.5}, "diversity_penalty=0.5 (without num_beam_groups)"),
         ({"do_sample": True, "penalty_alpha": 0.4}, "penalty_alpha=0.4"),
         ({"do_sample": True, "num_return_sequences": 3}, "num_return_sequences=3 (above num_beams=1)"),
         ({"stop_strings": ["."], "max_time": 2.0}, "max_time=2.0, stop_strings=['.']"),
@@ -85,6 +83,8 @@ def test_what_is_not_followed_is_named(
         {"do_sample": True, "top_k": 7, "temperature": 0.5},
         {"do_sample": True, "typical_p": 0.9, "epsilon_cutoff": 0.1, "eta_cutoff": 0.1, "top_h": 0.4},
         {"num_beams": 4, "num_return_sequences": 4, "early_stopping": True, "top_p": 0.9, "do_sample": False},
+        {"do_sample": True, "num_beams": 4, "top_p": 0.9, "temperature": 0.8},
+        {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5},
         {"use_cache": True, "output_scores": True, "num_assistant_tokens": 20, "lang_to_id": {}},
         DEFAULTS,
     ],
@@ -122,7 +122,7 @@ def test_an_engine_names_them_once(bart_dir: Path, tmp_path: Path, caplog: pytes
     engine = Engine(with_settings(bart_dir, tmp_path / "model", **settings), kv_cache_bytes=1 << 22)
     (named,) = told(caplog)
     shown = WatermarkingConfig(**watermark).to_dict()
-    assert named == f"penalty_alpha=0.4, watermarking_config={shown}, do_sample=True (beside num_beams=2)"
+    assert named == f"penalty_alpha=0.4, watermarking_config={shown}"
     prompt = {"prompt_tokens": [0, 9, 2]}
     engine.generate(prompt)
     engine.generate(prompt, generation_config=GenerationConfig(max_new_tokens=2, eos_token_id=2, penalty_alpha=0.5))

@@ -35,7 +35,8 @@ class Chosen(NamedTuple):
 
     top: the same for the top-k tokens, [rows, logprobs], if requested. forbidden: True if tokens with a log probability
     of minus infinity may be among the chosen ones. boosts: what keywords added to the log probabilities of the tokens,
-    [rows, samples]; None without keywords, and for a KeywordSearch.
+    [rows, samples]; None without keywords, and for a KeywordSearch. noise: see SampledToken, [rows, samples]; None
+    unless beams are drawn.
     """
 
     rows: Seq[SamplingRow]
@@ -44,6 +45,7 @@ class Chosen(NamedTuple):
     top: tuple[Tensor, Tensor] | None
     forbidden: bool = False
     boosts: Tensor | None = None
+    noise: Tensor | None = None
 
 
 class Drawn:
@@ -53,7 +55,8 @@ class Drawn:
         self.chosen = chosen
         self.seq_ids = [row.seq_id for each in chosen for row in each.rows]
         self._parts = [
-            (each.tokens, each.logprobs, *(() if each.boosts is None else (each.boosts,)), *(each.top or ()))
+            (each.tokens, each.logprobs, *(part for part in (each.boosts, each.noise) if part is not None))
+            + (each.top or ())
             for each in self.chosen
         ]
         flat = [part for parts in self._parts for part in parts]
@@ -70,16 +73,19 @@ class Drawn:
         wrong: set[int] = set()  # sequences whose draft was left
         for each, parts in zip(self.chosen, self._parts, strict=True):
             tokens, logprobs, *top = (next(numbers).tolist() for _ in parts)
-            boosts = [[0.0] * len(row) for row in tokens] if each.boosts is None else top.pop(0)
-            for index, (row, *numbers_of_row) in enumerate(zip(each.rows, tokens, logprobs, boosts, strict=True)):
+            none = [[0.0] * len(row) for row in tokens]
+            boosts = none if each.boosts is None else top.pop(0)
+            noise = none if each.noise is None else top.pop(0)
+            of_rows = zip(each.rows, tokens, logprobs, boosts, noise, strict=True)
+            for index, (row, *numbers_of_row) in enumerate(of_rows):
                 earlier = drawn.setdefault(row.seq_id, [])
                 if earlier and (row.seq_id in wrong or row.data.last_token_id != earlier[-1].token_id):
                     wrong.add(row.seq_id)
                     continue
                 asked = {int(token): value for token, value in zip(*(part[index] for part in top), strict=True)}
                 earlier += [
-                    SampledToken(int(token), value, {**asked, int(token): value} if top else None, boost)
-                    for token, value, boost in zip(*numbers_of_row, strict=True)
+                    SampledToken(int(token), value, {**asked, int(token): value} if top else None, *added)
+                    for token, value, *added in zip(*numbers_of_row, strict=True)
                     if not each.forbidden or value != float("-inf")
                 ]
         return drawn

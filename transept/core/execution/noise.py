@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,6 +27,12 @@ def keys_of(numbers: Sequence[tuple[int, ...]]) -> Keys:
     for column in np.array(numbers, np.uint64).T:
         keys = mixed(keys + (column + np.uint64(1)) * STEP)
     return keys
+
+
+def number_of(tokens: Sequence[int]) -> int:
+    """Return a number from 0 to 2^64 - 1 for a sequence of tokens, the same on every machine."""
+    digest = hashlib.blake2b(np.array(tokens, "<i8").tobytes(), digest_size=8)
+    return int.from_bytes(digest.digest(), "little")
 
 
 def gumbel(keys: Keys, count: int, device: torch.device) -> Tensor:

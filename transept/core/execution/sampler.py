@@ -17,7 +17,7 @@ from torch import Tensor
 from transept.core.execution.drawn import Chosen, SamplingRow
 from transept.core.execution.keyword_scores import KeywordScorer, KeywordScores
 from transept.core.execution.logits_processors import call_processors
-from transept.core.execution.noise import gumbel, keys_of
+from transept.core.execution.noise import gumbel, keys_of, number_of
 from transept.core.execution.truncation import truncated
 from transept.core.kernels.dispatch import ARGMAX
 from transept.core.kernels.transfer import upload
@@ -60,8 +60,15 @@ class Sampler:
             self._process(logprobs, params, rows)
             if params.logits_processors:
                 logprobs = logprobs.log_softmax(dim=-1)
+            noise = _beam_noise(logprobs, params, rows) if params.draws_beams else None
+            if noise is not None:
+                logprobs = truncated(_tempered(logprobs, params), params, params.num_continuations)
             top = _top_k(logprobs, params.logprobs) if params.logprobs else None
             number = min(rows[0].num_samples, logprobs.shape[-1])
+            if noise is not None:
+                tokens = (logprobs + noise).topk(number, dim=-1).indices
+                of_tokens = logprobs.gather(-1, tokens)
+                return Chosen(rows, tokens, of_tokens, top, forbidden=True, noise=noise.gather(-1, tokens))
             if not params.keywords:
                 return Chosen(rows, *_top_k(logprobs, number), top, forbidden=True)
             scores = self._score_keywords(params.keywords, [row.data for row in rows])  # type: ignore[arg-type]
@@ -238,10 +245,8 @@ def _draw(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> Te
     transform sampling, an error of 1e-6 in one cumulative probability would move every later boundary. This draw
     changes only if the two best tokens tie to within the rounding error, so it is the same in other batches.
     """
-    assert params.temperature is not None
-    # Subtract the maximum first, and keep the divisor above 0, so that a tiny temperature overflows nothing.
-    shifted = logits - logits.max(dim=-1, keepdim=True).values
-    scaled = truncated(shifted / max(params.temperature, torch.finfo(torch.float32).tiny), params)
+    # Subtract the maximum first, so that a tiny temperature overflows nothing.
+    scaled = truncated(_tempered(logits - logits.max(dim=-1, keepdim=True).values, params), params)
     drawn = []
     for sample in range(rows[0].num_samples):
         # A draw depends on the logits, the seed, the sample's index and the position.
@@ -250,6 +255,22 @@ def _draw(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> Te
         )
         drawn.append(gumbel(keys, logits.shape[-1], logits.device).add_(scaled).argmax(dim=-1))
     return torch.stack(drawn, dim=-1)
+
+
+def _beam_noise(logprobs: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> Tensor:
+    """Return the noise by which continuations of beams are drawn, like `logprobs` [rows, vocabulary].
+
+    The highest sums of score and Gumbel noise are a sample without replacement (Kool et al. 2019). The noise is a
+    function of the seed and the beam's tokens, so it does not depend on the beam's rank.
+    """
+    keys = keys_of([(row.params.seed or 0, number_of(row.data.output_token_ids)) for row in rows])
+    return gumbel(keys, logprobs.shape[-1], logprobs.device)
+
+
+def _tempered(logits: Tensor, params: SamplingParams) -> Tensor:
+    """Divide by the temperature, which is kept above 0."""
+    assert params.temperature is not None
+    return logits / max(params.temperature, torch.finfo(torch.float32).tiny)
 
 
 def _top_k(logprobs: Tensor, count: int) -> tuple[Tensor, Tensor]:

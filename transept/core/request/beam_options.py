@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from transept.options import MAX_INTEGER, MAX_LENGTH_PENALTY, MAX_PATIENCE, Option
 
+MAX_PENALTY = 1e6  # far above any log probability
+
 NUM_BEAMS = Option(
     "width of the beam search; 1: none",
     "Default: the checkpoint's, unless temperature or n is given.",
@@ -12,6 +14,18 @@ NUM_BEAMS = Option(
     metavar="N",
     ge=1,
     le=MAX_INTEGER,
+)
+NUM_BEAM_GROUPS = Option(
+    "groups of beams that are searched one after the other, for diverse texts; 1: none",
+    "It divides num_beams, and needs a diversity_penalty. See Vijayakumar et al. 2016.",
+    ge=1,
+    le=MAX_INTEGER,
+)
+DIVERSITY_PENALTY = Option(
+    "subtracted from a token's log probability, once for each beam of earlier groups that has just chosen this token",
+    metavar="X",
+    ge=0,
+    le=MAX_PENALTY,
 )
 NUM_RETURN_SEQUENCES = Option("hypotheses of a beam search to return, best first", ge=1, le=MAX_INTEGER)
 LENGTH_PENALTY = Option(

@@ -24,7 +24,7 @@ NEUTRAL: Mapping[str, Any] = {
 
 TEMPERATURE = Option(
     "0: the most likely token each time; above 0: sample",
-    "Default: 0, unless generation_config.json says do_sample.",
+    "Default: 0, unless generation_config.json says do_sample. A beam search draws its beams above 0.",
     metavar="X",
     ge=0,
     le=MAX_TEMPERATURE,

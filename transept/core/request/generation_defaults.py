@@ -63,7 +63,10 @@ def complete(
         return within_vocabulary(getattr(generation_config, name, None), vocab_size)
 
     num_beams = _num_beams(params, generation_config)
-    temperature = 0.0 if num_beams > 1 else _temperature(params, generation_config)
+    temperature = _temperature(params, generation_config)
+    num_groups = params.num_beam_groups or 1
+    if num_beams > 1 and temperature == 0.0:  # else a checkpoint's groups are not used
+        num_groups = given("num_beam_groups", 1)
     sampled = temperature > 0.0 and bool(getattr(generation_config, "do_sample", False))
     forced_bos = known("forced_bos_token_id")
     num_forced = num_forced_tokens(prompt_token_ids, forced_bos[0] if forced_bos else None)
@@ -83,6 +86,8 @@ def complete(
         temperature=temperature,
         **{name: cutoff(name, neutral) for name, neutral in NEUTRAL.items()},
         num_beams=num_beams,
+        num_beam_groups=num_groups,
+        diversity_penalty=given("diversity_penalty", 0.0) if num_groups > 1 else params.diversity_penalty or 0.0,
         num_return_sequences=params.num_return_sequences or min(num_beams, given("num_return_sequences", 1)),
         length_penalty=given("length_penalty", 1.0),
         early_stopping=given("early_stopping", False),

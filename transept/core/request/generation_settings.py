@@ -17,6 +17,8 @@ OF_SAMPLING = ("temperature", *NEUTRAL)
 OF_EVERY_REQUEST = (
     "num_beams",
     "num_return_sequences",
+    "num_beam_groups",
+    "diversity_penalty",
     "length_penalty",
     "early_stopping",
     "repetition_penalty",

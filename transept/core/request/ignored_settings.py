@@ -17,14 +17,12 @@ logger = logging.getLogger(__name__)
 # Settings that change the tokens and have no counterpart here, each with the value that has no effect.
 UNSUPPORTED: Mapping[str, Any] = {
     "constraints": None,
-    "diversity_penalty": 0.0,
     "dola_layers": None,
     "encoder_repetition_penalty": 1.0,
     "exponential_decay_length_penalty": None,
     "force_words_ids": None,
     "guidance_scale": 1.0,
     "max_time": None,
-    "num_beam_groups": 1,
     "penalty_alpha": 0.0,
     "remove_invalid_values": False,
     "renormalize_logits": False,
@@ -33,8 +31,6 @@ UNSUPPORTED: Mapping[str, Any] = {
     "token_healing": False,
     "watermarking_config": None,
 }
-# Sampling settings: a beam search does not sample here, but does in transformers. With the values that have no effect.
-BESIDE_BEAMS: Mapping[str, Any] = {"do_sample": False, "temperature": 1.0, **NEUTRAL}
 # How transformers computes, caches and returns: these do not change the tokens.
 WITHOUT_EFFECT = frozenset(
     {
@@ -52,7 +48,8 @@ SUPPORTED = frozenset(
         *("bad_words_ids", "begin_suppress_tokens", "bos_token_id", "decoder_start_token_id", "early_stopping"),
         *("encoder_no_repeat_ngram_size", "eos_token_id", "forced_bos_token_id", "forced_eos_token_id"),
         *("length_penalty", "max_length", "max_new_tokens", "min_length", "min_new_tokens", "no_repeat_ngram_size"),
-        *("num_beams", "num_return_sequences", "pad_token_id", "repetition_penalty", "suppress_tokens", *BESIDE_BEAMS),
+        *("num_beams", "num_return_sequences", "pad_token_id", "repetition_penalty", "suppress_tokens", "do_sample"),
+        *("temperature", *NEUTRAL, "num_beam_groups", "diversity_penalty"),
     }
 )
 SUPPRESSED = ("suppress_tokens", "begin_suppress_tokens")
@@ -113,13 +110,12 @@ def _not_followed(settings: Mapping[str, Any]) -> list[str]:
         for name, neutral in UNSUPPORTED.items()
         if (value := settings.get(name)) not in (None, neutral)
     ]
-    num_beams = settings.get("num_beams", 1)
-    if num_beams > 1 and settings.get("do_sample"):
-        found += [
-            f"{name}={value} (beside num_beams={num_beams})"
-            for name, neutral in BESIDE_BEAMS.items()
-            if (value := settings.get(name, neutral)) != neutral
-        ]
+    num_beams, num_groups = settings.get("num_beams", 1), settings.get("num_beam_groups", 1)
+    if num_groups > 1 and (num_beams == 1 or settings.get("do_sample")):
+        beside = "do_sample" if settings.get("do_sample") else "num_beams=1"
+        found.append(f"num_beam_groups={num_groups} (beside {beside})")
+    if num_groups == 1 and (penalty := settings.get("diversity_penalty", 0.0)):
+        found.append(f"diversity_penalty={penalty} (without num_beam_groups)")
     if (asked := settings.get("num_return_sequences", 1)) > num_beams:
         found.append(f"num_return_sequences={asked} (above num_beams={num_beams})")
     return found

@@ -26,6 +26,8 @@ class SingleTextKeywords(TypedDict, total=False):
     eta_cutoff: float | None
     top_h: float | None
     num_beams: int | None
+    num_beam_groups: int | None
+    diversity_penalty: float | None
     num_return_sequences: int | None
     length_penalty: float | None
     early_stopping: bool | Literal["never"] | None

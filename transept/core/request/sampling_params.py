@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
 from transept.core.request import beam_options, cutoffs
 from transept.core.request import sampling_values as values
+from transept.core.request.contradictions import check_contradictions
 from transept.core.request.draft_options import DRAFT, DRAFT_LENGTH, DRAFT_TOKENS, GivenDraft
 from transept.core.request.keywords import DEFAULT_BOOST, KEYWORD_BOOST, KEYWORDS, GivenKeywords
 from transept.core.request.prompt_probe import PromptProbe
@@ -23,7 +24,6 @@ from transept.options import (
     MAX_SEED,
     Option,
     declares_options,
-    refusal,
     take_options,
 )
 
@@ -84,6 +84,8 @@ class SamplingParams:
     eta_cutoff: Annotated[float | None, cutoffs.ETA_CUTOFF] = None
     top_h: Annotated[float | None, cutoffs.TOP_H] = None
     num_beams: Annotated[int | None, beam_options.NUM_BEAMS] = None
+    num_beam_groups: Annotated[int | None, beam_options.NUM_BEAM_GROUPS] = None
+    diversity_penalty: Annotated[float | None, beam_options.DIVERSITY_PENALTY] = None
     num_return_sequences: Annotated[int | None, beam_options.NUM_RETURN_SEQUENCES] = None
     length_penalty: Annotated[float | None, beam_options.LENGTH_PENALTY] = None
     early_stopping: Annotated[bool | Literal["never"] | None, beam_options.EARLY_STOPPING] = None
@@ -209,7 +211,7 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         take_options(self)
-        self._check_contradictions()
+        check_contradictions(self)
 
     @cached_property
     def sampling_key(self) -> tuple[Hashable, ...]:
@@ -219,8 +221,9 @@ class SamplingParams:
         """
         ends = (self.min_tokens, self.eos_token_ids, self.stop_token_ids) if self.min_tokens else ()
         last = (self.max_tokens, self.forced_eos_token_id) if self.forced_eos_token_id else ()
-        names = KEY_OF_BEAMS if self.beam_search else KEY_OF_SAMPLES
-        return (self.beam_search, ends, last, *(getattr(self, name) for name in names))
+        names = KEY_OF_BEAMS if self.beam_search and not self.draws_beams else KEY_OF_SAMPLES
+        kind = self.num_continuations if self.draws_beams else self.beam_search
+        return (kind, ends, last, *(getattr(self, name) for name in names))
 
     @property
     def greedy(self) -> bool:
@@ -231,6 +234,22 @@ class SamplingParams:
     def beam_search(self) -> bool:
         """True if the request uses beam search."""
         return (self.num_beams or 1) > 1
+
+    @property
+    def draws_beams(self) -> bool:
+        """True if a beam search draws its beams."""
+        return self.beam_search and bool(self.temperature)
+
+    @property
+    def diverse_beams(self) -> bool:
+        """True if a beam search has several groups of beams."""
+        return self.beam_search and (self.num_beam_groups or 1) > 1
+
+    @property
+    def num_continuations(self) -> int:
+        """Number of next tokens of a beam of which at least one does not end it, and at least 2, as in transformers."""
+        num_ends = len({*(() if self.ignore_eos else self.eos_token_ids or ()), *self.stop_token_ids})
+        return max(2, 1 + num_ends)
 
     @property
     def num_hypotheses(self) -> int:
@@ -258,55 +277,3 @@ class SamplingParams:
                 param=name,
                 others=["max_num_seqs"],
             )
-
-    def _check_contradictions(self) -> None:
-        if self.max_tokens is not None and (self.min_tokens or 0) > self.max_tokens:
-            raise refusal(self, "{min_tokens=} is over {max_tokens=}")
-        if self.stop and not self.detokenize:
-            raise refusal(self, "{stop} strings need the text: leave {detokenize} True, or use {stop_token_ids}")
-        if self.stop_at_repetition and (self.beam_search or self.keywords):
-            other = "num_beams" if self.beam_search else "keywords"
-            raise refusal(self, f"{{stop_at_repetition}} does not work with {{{other}}}; leave one of them out", other)
-        if self.beam_search:
-            self._check_beam_search()
-        elif self.num_beams is not None and (self.num_return_sequences or 1) > 1:
-            advice = f"set {{num_beams}}, or draw samples with {{n={self.num_return_sequences}}}"
-            raise refusal(self, "{num_return_sequences=} needs a beam search of at least that width; " + advice)
-        if self.temperature == 0.0 or self.beam_search:
-            why, advice = "{temperature=} is greedy", "set {temperature} above 0 to sample"
-            if self.beam_search:
-                why, advice = "{num_beams=} does not sample", "leave it out, or sample with {num_beams=1}"
-            for name, neutral in {"n": 1, **cutoffs.NEUTRAL}.items():
-                if getattr(self, name) not in (None, neutral):
-                    raise refusal(self, f"{why}, so {{{name}=}} has no meaning; {advice}", name)
-        self._check_allowed()
-
-    def _check_beam_search(self) -> None:
-        if self.temperature:
-            advice = "set {num_beams=1} to sample, or {temperature=0}"
-            raise refusal(
-                self, "{num_beams=} does not sample, so {temperature=} has no meaning; " + advice, "temperature"
-            )
-        if self.n > 1:
-            advice = f"for {self.n} hypotheses of {{num_beams=}} set {{num_return_sequences}}"
-            raise refusal(self, "{n} counts samples; " + advice)
-        if (self.num_return_sequences or 1) > (self.num_beams or 1):
-            raise refusal(self, "{num_return_sequences=} is over {num_beams=}")
-        if (self.num_return_sequences or 1) > self.num_hypotheses:
-            found = f"{{patience=}} ends a search of {{num_beams=}} with {self.num_hypotheses} hypotheses"
-            raise refusal(self, found + ", fewer than {num_return_sequences=}; set {patience=1}, or request fewer")
-        if name := "draft" if self.draft else "draft_tokens" if self.draft_tokens else "":
-            raise refusal(self, f"a beam search uses no {{{name}}}; leave it out, or set {{num_beams=1}}", name)
-        if self.stop:
-            raise refusal(self, "{stop} strings do not work with {num_beams=}; use {stop_token_ids}, or {num_beams=1}")
-
-    def _check_allowed(self) -> None:
-        """Raise ParameterError unless a token may be drawn at every position."""
-        if self.allowed_token_ids is None:
-            return
-        allowed = {*self.allowed_token_ids}.difference(self.suppress_tokens or (), self.begin_suppress_tokens or ())
-        if not allowed:
-            raise refusal(self, "{allowed_token_ids} leaves no token: it is empty, or all its tokens are suppressed")
-        if self.min_tokens and not allowed.difference(self.stop_token_ids, self.eos_token_ids or ()):
-            message = "{allowed_token_ids} leaves only tokens that end the output, and {min_tokens} forbids them"
-            raise refusal(self, message)

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.sequence import SampledToken, Sequence, SequenceStatus
 
-End = tuple[SequenceStatus, int | None]  # status and stop_reason of a sequence that ends
+End = tuple[SequenceStatus, str | int | None]  # status and stop_reason of a sequence that ends
+Ends = Callable[[Sequence, int], End | None]  # (beam, next token id) -> how the token ends the beam, or None
 
 
 @dataclass(slots=True)
@@ -38,27 +39,24 @@ class BeamSearch:
         self.num_beams = params.num_beams or 1
         self.num_hypotheses = params.num_hypotheses
         self.length_penalty = 1.0 if params.length_penalty is None else params.length_penalty
-        num_ends = len({*(() if params.ignore_eos else params.eos_token_ids or ()), *params.stop_token_ids})
-        self.num_candidates = max(2, 1 + num_ends) * self.num_beams  # enough to continue even if every beam can end
+        self.num_candidates = params.num_continuations * self.num_beams
         self.hypotheses: list[Sequence] = []
 
     def advance(
-        self, beams: list[Sequence], sampled: Mapping[int, list[SampledToken]], end: Callable[[int, int], End | None]
+        self, beams: list[Sequence], sampled: Mapping[int, list[SampledToken]], end: Ends
     ) -> list[Continuation]:
         """Advance the search by one step, and return the beams that continue, best first; none: the search is over.
 
         beams: the running ones, in the first step only one. sampled: each beam's most likely tokens, by sequence id.
-        end: (token id, number of new tokens including it) -> how it ends a sequence, or None.
         """
         continuations = [
             Continuation(beam, token, total_of(beam) + token.logprob + token.boost)
             for beam in beams
             for token in sampled[beam.seq_id]
         ]
-        continuations.sort(key=lambda each: each.total, reverse=True)
         running: list[Continuation] = []
-        for rank, continuation in enumerate(continuations[: self.num_candidates]):
-            ended = end(continuation.token.token_id, len(continuation.parent.output_token_ids) + 1)
+        for rank, continuation in enumerate(self._candidates(continuations)):
+            ended = end(continuation.parent, continuation.token.token_id)
             if ended is None:
                 running.append(continuation)
             elif rank < self.num_beams:  # ended continuations count only among the best num_beams
@@ -72,6 +70,11 @@ class BeamSearch:
                 beam.status = SequenceStatus.STOPPED
                 self._keep(beam)
         return running if running and self._can_improve(running[0]) else []
+
+    def _candidates(self, continuations: list[Continuation]) -> list[Continuation]:
+        """Return the continuations that may be beams or hypotheses, best first."""
+        continuations.sort(key=lambda each: each.total, reverse=True)
+        return continuations[: self.num_candidates]
 
     def _keep(self, hypothesis: Sequence) -> None:
         hypothesis.score = self._score(total_of(hypothesis), len(hypothesis.output_token_ids))

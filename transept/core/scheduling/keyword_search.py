@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from transept.core.request.keyword_tree import tree_of
 from transept.core.request.keywords import FOLLOWERS, TERM_CANDIDATES, Spellings
 from transept.core.request.sampling_params import SamplingParams
-from transept.core.scheduling.beam_search import BeamSearch, Continuation, End, total_of
+from transept.core.scheduling.beam_search import BeamSearch, Continuation, Ends, total_of
 from transept.core.scheduling.sequence import SampledToken, Sequence, SequenceStatus
 
 MOST_SEQS = 1 << 30  # no limit
@@ -79,7 +79,7 @@ class KeywordSearch(BeamSearch):
         self._num_closed = 0  # tokens since a match was open
 
     def advance(
-        self, beams: list[Sequence], sampled: Mapping[int, list[SampledToken]], end: Callable[[int, int], End | None]
+        self, beams: list[Sequence], sampled: Mapping[int, list[SampledToken]], end: Ends
     ) -> list[Continuation]:
         """Advance the search by one step; see `BeamSearch.advance`."""
         branches = [
@@ -90,7 +90,7 @@ class KeywordSearch(BeamSearch):
         branches.sort(key=lambda each: each.sure, reverse=True)
         running: list[Branch] = []
         for rank, branch in enumerate(branches):
-            ended = end(branch.token.token_id, len(branch.parent.output_token_ids) + 1)
+            ended = end(branch.parent, branch.token.token_id)
             if ended is None:
                 running.append(branch)
             elif rank < self.num_beams:

@@ -21,12 +21,14 @@ class SampledToken(NamedTuple):
     top: log probabilities of the most likely tokens and the drawn one, if the request asks for them.
     boost: what keywords added to the log probability; negative if a match of a keyword ended incomplete. A
     KeywordSearch sets it.
+    noise: random number added to the log probability for a draw of beams; else 0.
     """
 
     token_id: int
     logprob: float
     top: dict[int, float] | None
     boost: float = 0.0
+    noise: float = 0.0
 
 
 class SequenceStatus(enum.Enum):

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from transept.core.request.generation_defaults import num_forced_tokens
 from transept.core.request.inputs import PreparedRequest
 from transept.core.request.prompt_probe import ProbeResult
+from transept.core.scheduling.beam_groups import BeamGroups
+from transept.core.scheduling.beam_sampling import BeamSampling
 from transept.core.scheduling.beam_search import BeamSearch
 from transept.core.scheduling.drafter import text_of_drafts
 from transept.core.scheduling.keyword_search import MOST_SEQS, ContinuesWord, KeywordSearch, follows_keywords, never
@@ -42,7 +44,8 @@ class SequenceGroup:
         if follows_keywords(params):
             self.beam_search = KeywordSearch(params, num_forced, most_seqs, continues_word)
         elif params.beam_search:
-            self.beam_search = BeamSearch(params, num_forced)
+            kind = BeamSampling if params.draws_beams else BeamGroups if params.diverse_beams else BeamSearch
+            self.beam_search = kind(params, num_forced)
         self.draft_text = None if self.beam_search is not None else text_of_drafts(params, inputs.encoder)
         self.probe_result: ProbeResult | None = None  # set by EngineCore if the request asks for one
         self.error: TranseptError | None = None  # set by EngineCore if the request fails

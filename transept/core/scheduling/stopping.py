@@ -6,6 +6,7 @@ from typing import Any
 
 from transept.core.request.keywords import is_unspaced
 from transept.core.request.sampling_params import SamplingParams
+from transept.core.scheduling.beam_search import End
 from transept.core.scheduling.growing_text import INCOMPLETE
 from transept.core.scheduling.sequence import Sequence, SequenceStatus
 
@@ -29,11 +30,20 @@ class StopChecker:
         elif params.stop_at_repetition and ends_in_repetition(seq.output_token_ids, params.stop_at_repetition):
             seq.status = SequenceStatus.STOPPED
         if params.stop or seq.finished:
-            self.update_text(seq, params)
-        if params.stop and len(seq.output_token_ids) > (params.min_tokens or 0):
-            self._cut_at_stop_string(seq, params)
+            self.complete_text(seq, params)
 
-    def end(self, token: int, num_tokens: int, params: SamplingParams) -> tuple[SequenceStatus, int | None] | None:
+    def end_of_beam(self, beam: Sequence, token: int, params: SamplingParams) -> End | None:
+        """Return the status and stop_reason of a beam that ends with one more token; None if it does not end."""
+        if not params.stop:
+            return self.end(token, len(beam.output_token_ids) + 1, params)
+        if self._decodes_locally:
+            self.update_text(beam, params)  # so that the longer beam decodes only its last tokens
+        longer = beam.fork(beam.seq_id, 0)
+        longer.output_token_ids.append(token)
+        self.check(longer, params)
+        return (longer.status, longer.stop_reason) if longer.finished else None
+
+    def end(self, token: int, num_tokens: int, params: SamplingParams) -> End | None:
         """Return the status and stop_reason of a sequence that ends with this token; None if it does not end.
 
         num_tokens: number of its new tokens, including this one. Stop strings are not considered. At max_tokens,
@@ -55,6 +65,12 @@ class StopChecker:
         before, both = (self.tokenizer.decode(each, skip_special_tokens=True) for each in ([last], [last, token]))
         added = both[len(before) : len(before) + 1]
         return added.isalnum() and not is_unspaced(added)
+
+    def complete_text(self, seq: Sequence, params: SamplingParams) -> None:
+        """Update the text. If it has a stop string, cut the text there, and set status and stop_reason."""
+        self.update_text(seq, params)
+        if params.stop and len(seq.output_token_ids) > (params.min_tokens or 0):
+            self._cut_at_stop_string(seq, params)
 
     def update_text(self, seq: Sequence, params: SamplingParams) -> None:
         """Decode the sequence's output into output_text, without an incomplete last character unless it has ended."""
