@@ -10,8 +10,10 @@ from media_files import SPEECH, media_file, sound_file
 
 from transept.errors import MediaError, ParameterError
 from transept.multimodal.audio import SAMPLE_RATE, load_audio, load_channels
+from transept.multimodal.cancellation import ArrivingMix
 from transept.multimodal.channels import channel_names
 from transept.multimodal.sounds import BLOCK_SAMPLES
+from transept.speech.live.feed import Feed
 
 READER = soundfile.read(SPEECH / "librivox" / "austen-0870.flac", dtype="float32")[0]
 PROMPT = soundfile.read(SPEECH / "prompts-en" / "vm-whichbox.flac", dtype="float32")[0]
@@ -89,3 +91,25 @@ def test_limits_are_of_the_whole_recording():
     with pytest.raises(MediaError, match=r"max_decoded_bytes .*\(8 channels at 1000 Hz\)"):
         load_channels(slow, max_decoded_bytes=8 * SAMPLE_RATE * 4 - 1)
     assert len(load_channels((STEREO, SAMPLE_RATE), max_decoded_bytes=2 * LENGTH * 4)) == 2
+
+
+@pytest.mark.parametrize("size", [7, 160, 1600, 40_000])
+def test_channels_that_cancel_in_audio_that_arrives_are_not_lost(size):
+    """From the middle on, one of two channels is inverted."""
+    voice = READER[: 2 * SAMPLE_RATE]
+    sign = np.where(np.arange(len(voice)) < SAMPLE_RATE, 1, -1).astype(np.float32)
+    stereo, mix = np.stack([voice, sign * voice]), ArrivingMix()
+    pieces = [mix.mixed(stereo[:, at : at + size], SAMPLE_RATE) for at in range(0, len(voice), size)]
+    mixed = np.concatenate(pieces)
+    assert mix.is_cancelled
+    np.testing.assert_array_equal(mixed[:SAMPLE_RATE], voice[:SAMPLE_RATE])
+    late = SAMPLE_RATE + SAMPLE_RATE // 2
+    np.testing.assert_array_equal(mixed[late:], voice[late:])
+    fed = Feed(SAMPLE_RATE)
+    fed.push(stereo)
+    np.testing.assert_array_equal(fed.take(2.0)[0].samples, ArrivingMix().mixed(stereo, SAMPLE_RATE))
+
+
+def test_unrelated_channels_that_arrive_are_mixed_to_their_mean():
+    mix = ArrivingMix()
+    np.testing.assert_array_equal(mix.mixed(STEREO, SAMPLE_RATE), STEREO.mean(axis=0, dtype=np.float32))

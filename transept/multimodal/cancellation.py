@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
@@ -123,6 +124,42 @@ class CancellingMix:
             self._is_cancelled = bool(places[-1])
             return places
         return np.full(num_done, before)
+
+
+class ArrivingMix:
+    """Mixes audio as it arrives, without waiting: the window that ends with a step decides about this step.
+
+    is_cancelled: True while one channel replaces the mix.
+    """
+
+    def __init__(self) -> None:
+        # of each step of the window: its samples, the energy of the sum of all channels, and the sum of their energies
+        self._window: deque[tuple[int, float, float]] = deque()
+        self._channel, self.is_cancelled = 0, False
+
+    def mixed(self, samples: npt.NDArray[np.float32], rate: float) -> Waveform:
+        """Return the mix of floats [channels, num_samples], or one channel where they cancel each other."""
+        if len(samples) < 2 or not samples.size:
+            return mono(samples)
+        size = max(1, round(STEP * rate))
+        steps = [self._step(samples[:, at : at + size], size) for at in range(0, samples.shape[1], size)]
+        return np.concatenate(steps)
+
+    def _step(self, samples: npt.NDArray[np.float32], size: int) -> Waveform:
+        """Mix at most a step. size: samples of a whole one."""
+        mix, count = mono(samples), len(samples)
+        energy = np.square(samples, dtype=np.float64).sum(axis=1)
+        self._window.append((mix.size, count**2 * float(np.square(mix, dtype=np.float64).sum()), float(energy.sum())))
+        num_samples, kept, whole = map(sum, zip(*self._window, strict=True))
+        while num_samples - self._window[0][0] >= WINDOW_STEPS * size:
+            num_samples -= self._window.popleft()[0]
+        if whole > SILENT_PEAK**2 * num_samples:
+            if kept >= MIXED * whole:
+                self.is_cancelled = False
+            elif kept < CANCELLED * whole and not self.is_cancelled:
+                self.is_cancelled = True
+                self._channel = int((energy >= ALIKE * energy.max()).argmax())
+        return mono(samples[[self._channel if self._channel < count else 0]]) if self.is_cancelled else mix
 
 
 def _cover(covered: npt.NDArray[Any], windows: npt.NDArray[np.bool_], length: int, value: int) -> int:

@@ -14,8 +14,9 @@ from operator import itemgetter
 from typing import Any, BinaryIO
 
 from transept.errors import MediaError, MissingPackageError, ParameterError
+from transept.multimodal.cancellation import ArrivingMix
 from transept.multimodal.channels import swresample_blocks
-from transept.multimodal.waveforms import Waveform, mono
+from transept.multimodal.waveforms import Waveform
 
 logger = logging.getLogger(__name__)
 
@@ -61,14 +62,14 @@ def _decoded(container: Any, name: str) -> Iterator[Waveform]:
 
 
 def _mixed(container: Any, name: str) -> Generator[tuple[int, Waveform], None, None]:
-    """Yield the rate and the mean of all channels of each frame. Both may change within the stream.
+    """Yield the rate and the mix of all channels of each frame. Both may change within the stream.
 
     Packets that do not decode are left out, and a warning tells their number. Raises MediaError if none decodes, and if
     the container breaks off.
     """
     import av
 
-    packer, packed_form = av.AudioResampler(format="flt"), None
+    packer, packed_form, mixer = av.AudioResampler(format="flt"), None, ArrivingMix()
     packets, num_decoded, num_lost, num_failures = container.demux(audio=0), 0, 0, 0
     try:
         while True:
@@ -95,7 +96,8 @@ def _mixed(container: Any, name: str) -> Generator[tuple[int, Waveform], None, N
                 if form != packed_form:
                     packer, packed_form = av.AudioResampler(format="flt"), form
                 for packed in packer.resample(frame):
-                    yield packed.sample_rate, mono(packed.to_ndarray().reshape(-1, packed.layout.nb_channels).T)
+                    samples = packed.to_ndarray().reshape(-1, packed.layout.nb_channels).T
+                    yield packed.sample_rate, mixer.mixed(samples, packed.sample_rate)
     finally:
         container.close()
     if num_lost and num_decoded:

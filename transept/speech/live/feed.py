@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -17,9 +18,12 @@ import numpy as np
 
 from transept.core.jobs.job import Signal
 from transept.errors import MediaError, ParameterError, TranseptError, shown
+from transept.multimodal.cancellation import ArrivingMix
 from transept.multimodal.channels import HIGHEST_PEAK, HIGHEST_RATE, LOWEST_RATE
 from transept.multimodal.waveforms import NO_SAMPLES, SupportsArray, Waveform, channels_of, is_array, mono
 from transept.speech.vad.spans import SAMPLE_RATE
+
+logger = logging.getLogger(__name__)
 
 WAKING = 0.1  # seconds of unread audio that wake the job, so that not every tiny packet costs a step
 MOST_UNREAD = 30.0  # seconds of unread audio from which on `wait_for_room` waits
@@ -50,6 +54,7 @@ class Feed:
         self._num_unread = 0  # samples
         self._odd = b""  # half a sample at the end of the last bytes
         self._room = threading.Condition()  # guards the three fields above
+        self._mixer, self._has_warned = ArrivingMix(), False  # only for the thread that pushes
         self._resampler: Any = None  # soxr's, used by the reader alone; set by `resampled`
 
     @property
@@ -147,13 +152,24 @@ class Feed:
             message = "a chunk is PCM in 16 bits as bytes, or an array [num_samples] or [channels, num_samples]"
             raise MediaError(f"{message}, not {shown(chunk)}")
         samples = channels_of(chunk)
-        waveform = mono(samples) if samples.size else NO_SAMPLES
+        waveform = self._mix(samples) if samples.size else NO_SAMPLES
         if not np.isfinite(waveform).all():
             raise MediaError("the chunk has samples that are not finite numbers; pass floats in [-1, 1]")
         if (peak := float(np.abs(waveform).max(initial=0.0))) > HIGHEST_PEAK:
             message = f"the chunk has float samples up to {peak:g}, but full scale is 1.0: divide, or pass integers"
             raise MediaError(message)
         return waveform.copy() if waveform.base is not None or waveform is chunk else waveform
+
+    def _mix(self, samples: Any) -> Waveform:
+        """Mix channels, [channels, num_samples] of any numbers."""
+        if len(samples) == 1:
+            return mono(samples)
+        floats = np.stack([mono(channel[None]) for channel in samples])
+        waveform = self._mixer.mixed(floats, self.rate)
+        if self._mixer.is_cancelled and not self._has_warned:
+            self._has_warned = True
+            logger.warning("the live stream is read from one channel where its channels cancel each other in the mix")
+        return waveform
 
 
 def check_chunks(chunks: Any, kinds: type | UnionType = Iterable) -> None:
