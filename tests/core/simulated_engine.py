@@ -8,10 +8,11 @@ from itertools import pairwise
 from simulated_cache import SimulatedCache, encoded, fork, make_group
 
 from transept.core.config import SchedulerConfig
+from transept.core.engine_core import URGENT
 from transept.core.scheduling.block_manager import BlockSpaceManager
 from transept.core.scheduling.encoder_slices import EncoderSlices
 from transept.core.scheduling.in_flight import SchedulerOutputs
-from transept.core.scheduling.scheduler import Scheduler
+from transept.core.scheduling.scheduler import URGENT_STEPS, Scheduler
 from transept.core.scheduling.sequence import SampledToken, SequenceStatus
 from transept.core.scheduling.sequence_group import SequenceGroup
 
@@ -41,6 +42,7 @@ class Simulation:
         self.manager = BlockSpaceManager(BLOCK_SIZE, device, host)
         slices = None if layers_per_step is None else EncoderSlices(NUM_LAYERS, layers_per_step)
         self.scheduler = make_scheduler(self.config, self.manager, slices)
+        self.slices, self.since_urgent = slices is not None, URGENT_STEPS
         self.layers: dict[int, int] = {}  # of encodes under way, by their id
         self.num_sliced = 0  # encodes that took several steps, to their end
         self.cache = SimulatedCache(BLOCK_SIZE)
@@ -51,11 +53,18 @@ class Simulation:
         self.encoder_runs = self.encoder_hits = 0
 
     def add(
-        self, encoder: int = 8, prompt: int = 2, n: int = 1, max_tokens: int = 8, content: bool = False
+        self,
+        encoder: int = 8,
+        prompt: int = 2,
+        n: int = 1,
+        max_tokens: int = 8,
+        content: bool = False,
+        urgent: bool = False,
     ) -> SequenceGroup:
         """content: the encoder input is that of all others of this length."""
         name, key = f"r{self.arrivals}", bytes([encoder]) if content else None
-        group = make_group(name, encoder, [self.arrivals] * prompt, n, max_tokens, self.arrivals, key)
+        arrival = self.arrivals - (URGENT if urgent else 0)
+        group = make_group(name, encoder, [self.arrivals] * prompt, n, max_tokens, arrival, key)
         self.arrivals += 1
         self.scheduler.add_seq_group(group)
         self.groups[name] = group
@@ -92,8 +101,10 @@ class Simulation:
         decoder_tokens = sum(data.num_tokens for metadata in prefills for data in metadata.seq_data.values())
         assert decoder_tokens + sum(len(m.seq_data) for m in olds) <= self.config.max_decoder_tokens
         encodes = outputs.step.encodes
-        assert sum(encode.inputs.num_tokens for encode in encodes) <= self.config.max_encoder_tokens
-        assert all(metadata.encode_id is None for metadata in olds)
+        computed = [each for each in encodes if each.num_layers is None or not outputs.is_urgent]  # not the paused one
+        assert sum(encode.inputs.num_tokens for encode in computed) <= self.config.max_encoder_tokens
+        # A group that returns from the host may share the table of an urgent one that has come meanwhile.
+        assert {metadata.encode_id for metadata in olds} <= {None, *(encode.encode_id for encode in encodes)}
         self.check_slices(outputs)
         for group, encode, _ in outputs.encodes:
             if encode.num_layers is not None:
@@ -107,9 +118,13 @@ class Simulation:
         self.encoder_hits += len(prefills) - complete
         assert [group.request_id for group in outputs.groups] == [m.request_id for m in outputs.step.decodes]
         encoding = [] if self.scheduler.sliced is None else [self.scheduler.sliced.group]
-        assert {*outputs.groups, *encoding} == set(running)
+        paused = [group for group in running if group not in outputs.groups and group not in encoding]
+        assert {*outputs.groups, *encoding, *paused} == set(running)
+        assert not paused or (self.slices and outputs.is_urgent and not any(group.is_urgent for group in paused))
         assert not {*outputs.groups} & {*encoding}
-        assert all(a.arrival < b.arrival for a, b in pairwise(running + self.scheduler.queue))
+        for urgent in (True, False):  # none overtakes another that is as urgent
+            alike = [group for group in running + self.scheduler.queue if group.is_urgent == urgent]
+            assert all(a.arrival < b.arrival for a, b in pairwise(alike))
         gone, come = set(running_before) - set(running), set(running) - set(running_before)
         assert not (gone and come)
         for group in gone:
@@ -122,19 +137,25 @@ class Simulation:
             assert {seq.status for seq in group.unfinished_seqs} == {SequenceStatus.RUNNING}
         for group in self.scheduler.queue:
             assert {seq.status for seq in group.unfinished_seqs} <= {SequenceStatus.WAITING, SequenceStatus.SWAPPED}
-        assert outputs.step.decodes or not self.scheduler.has_unfinished, "no group makes progress"
+        assert outputs.step.decodes or self.layers or not self.scheduler.has_unfinished, "no group makes progress"
         if running_before and come:  # the watermark
             assert self.manager.num_free_device_blocks >= sum(len(group.unfinished_seqs) for group in running_before)
 
     def check_slices(self, outputs: SchedulerOutputs) -> None:
-        """One encode at a time takes several steps, goes on in each, and only beside requests that decode."""
+        """One encode at a time takes several steps, beside requests that decode or soon after urgent ones.
+
+        It goes on in each step, or, beside urgent requests, in none.
+        """
         before, self.layers = self.layers, {}
+        self.since_urgent = 0 if outputs.is_urgent else self.since_urgent + 1
         sliced = [encode for encode in outputs.step.encodes if encode.num_layers is not None]
         assert len(sliced) <= 1
         for encode in sliced:
-            assert outputs.groups
+            assert outputs.groups or self.since_urgent <= URGENT_STEPS
             assert encode.num_layers is not None
-            assert before.get(encode.encode_id, 0) < encode.num_layers < NUM_LAYERS
+            further = encode.num_layers - before.get(encode.encode_id, 0)
+            assert (further == 0) if outputs.is_urgent else (further > 0)
+            assert encode.num_layers < NUM_LAYERS
             self.layers[encode.encode_id] = encode.num_layers
         self.num_sliced += sum(
             encode.encode_id in before and encode.num_layers is None for encode in outputs.step.encodes

@@ -76,6 +76,7 @@ def random_run(rng: random.Random, done: Counter[str], make: Callable[..., Simul
                     n=rng.choice([1, 1, 1, 2, 3]),
                     max_tokens=rng.randint(1, 14),
                     content=rng.random() < 0.5,
+                    urgent=rng.random() < 0.2,
                 )
             except CapacityError:
                 sim.arrivals += 1

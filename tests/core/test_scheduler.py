@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated_cache import make_group
-from simulated_engine import BLOCK_SIZE, Simulation
+from simulated_engine import BLOCK_SIZE, NUM_LAYERS, Simulation
 
 from transept.core.config import SchedulerConfig
 from transept.core.scheduling.in_flight import SchedulerOutputs
+from transept.core.scheduling.scheduler import URGENT_STEPS
 from transept.core.scheduling.sequence import SampledToken, Sequence, SequenceStatus
 from transept.core.scheduling.sequence_group import SequenceGroup
 from transept.errors import CapacityError, ParameterError
@@ -38,6 +39,7 @@ requests = st.fixed_dictionaries(
         "n": st.sampled_from([1, 1, 1, 2, 3]),
         "max_tokens": st.integers(1, 14),
         "content": st.booleans(),
+        "urgent": st.sampled_from([False, False, True]),
     }
 )
 
@@ -254,6 +256,69 @@ def test_an_encoder_that_is_under_way_leaves_nothing_that_others_could_share(gon
     outputs = sim.step()
     assert encoding(outputs) == [equal if gone == "aborted" else second]
     assert outputs.step.encodes[0].num_layers == 1
+
+
+def test_other_requests_and_their_encoder_pause_while_an_urgent_one_runs() -> None:
+    sim = Simulation(layers_per_step=1)
+    never_ending(sim)
+    first = sim.add(encoder=12)
+    sim.step()
+    second = sim.add(encoder=12)
+    sim.step()
+    urgent = sim.add(urgent=True)
+    outputs = sim.step()  # its encoder takes one step, though the second one's waits
+    assert [(group, encode.num_layers) for group, encode, _ in outputs.encodes] == [(urgent, None), (second, 1)]
+    assert outputs.groups == [first, urgent]
+    third = sim.add()
+    for _ in range(3):
+        outputs = sim.step()
+        assert outputs.groups == [urgent]
+        assert [(group, encode.num_layers) for group, encode, _ in outputs.encodes] == [(second, 1)]
+    sim.scheduler.abort_seq_group(urgent.request_id)
+    for layers, groups in ((2, [first]), (3, [first]), (None, [first, second])):
+        outputs = sim.step()
+        assert outputs.groups == groups
+        assert [(group, encode.num_layers) for group, encode, _ in outputs.encodes] == [(second, layers)]
+    assert encoding(sim.step()) == [third]
+
+
+def test_urgent_requests_decode_with_all_others_if_encoders_take_one_step() -> None:
+    """As on a GPU."""
+    sim = Simulation()
+    never_ending(sim)
+    first = sim.add()
+    sim.step()
+    urgent, second = sim.add(urgent=True), sim.add()
+    for _ in range(3):
+        assert {*sim.step().groups} == {first, urgent, second}
+
+
+def test_encoders_take_several_steps_for_a_while_after_an_urgent_request() -> None:
+    """Another urgent request may follow, as in live speech, and would wait for a whole encoder."""
+    sim = Simulation(layers_per_step=1)
+    never_ending(sim)
+    urgent = sim.add(urgent=True)
+    sim.step()
+    sim.scheduler.abort_seq_group(urgent.request_id)
+    first = sim.add()
+    assert [sim.step().groups for _ in range(NUM_LAYERS)] == [[]] * (NUM_LAYERS - 1) + [[first]]
+    for _ in range(URGENT_STEPS):
+        sim.step()
+    sim.scheduler.abort_seq_group(first.request_id)
+    second = sim.add()
+    assert sim.step().groups == [second]
+
+
+def test_an_upload_ends_although_streams_make_urgent_requests_again_and_again() -> None:
+    sim = Simulation(layers_per_step=1)
+    uploaded = [sim.add(encoder=12, max_tokens=14) for _ in range(8)]
+    for _ in range(100):
+        sim.add(encoder=4, max_tokens=3, urgent=True)
+        for _ in range(6):  # an urgent request takes at most three of them
+            if sim.scheduler.has_unfinished:
+                sim.step()
+    assert all(group.finished for group in uploaded)
+    sim.finish()
 
 
 def test_order_is_by_arrival_even_when_added_out_of_order() -> None:

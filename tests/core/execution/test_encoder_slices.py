@@ -7,6 +7,7 @@ import random
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,24 @@ def test_log_probabilities_are_the_same_bits_in_slices(
         assert [chosen(finished[index]) for index, _, _ in asked] == expected
         layers = engine.executor.capacity.num_encoder_layers
         assert num_slices(steps) >= (layers - 1) * (len(prompts) - 1) - 1
+        assert_nothing_held(engine)
+
+
+@pytest.mark.parametrize("options", [{}, {"tensor_parallel_size": 2}], ids=str)
+def test_an_encode_that_pauses_for_urgent_requests_goes_on_with_the_same_bits(
+    options: dict[str, Any], alone: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Engine(CMUDICT / "bart-g2p", encoder_layers_per_step=1, **OPTIONS, **options) as engine:
+        steps = watched(engine, monkeypatch)
+        add = engine.core.add
+        monkeypatch.setattr(engine.core, "add", lambda word, asked: add(word, asked, urgent=word in WORDS[2::3]))
+        asked = [(word, word, KINDS[index % len(KINDS)]) for index, word in enumerate(WORDS)]
+        finished = run(engine, asked, every=2)
+        for word, _, params in asked:
+            assert tokens(chosen(finished[word])) == tokens(alone(word, params))
+            assert options or chosen(finished[word]) == alone(word, params)  # ranks round differently
+        parts = [(each.encode_id, each.num_layers) for step in steps for each in step.encodes]
+        assert any(part == before for before, part in pairwise(parts))  # a step without a layer of the paused encode
         assert_nothing_held(engine)
 
 

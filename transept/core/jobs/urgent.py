@@ -1,8 +1,10 @@
 """Urgent jobs, whose requests and functions start before those of other jobs. Used by live transcription.
 
-An urgent request waits for room like any other: it preempts no running request, and no encode that is under way. If
-blocks run short later, the scheduler preempts requests that are not urgent first. Urgent requests keep their order
-among themselves. Other requests start only in the room that urgent ones leave: a steady flow of these starves them.
+An urgent request waits for room like any other: it preempts no running request. On a CPU, other requests that run pause
+between two steps until no urgent one runs, as does an encode that takes several steps; both keep their blocks. On a
+GPU, all share their steps. If blocks run short, the scheduler preempts requests that are not urgent first. Urgent
+requests keep their order among themselves. Other requests get only the time and the room that urgent ones leave: a
+steady flow of these starves them.
 """
 
 from __future__ import annotations

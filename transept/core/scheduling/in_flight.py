@@ -58,6 +58,11 @@ class SchedulerOutputs:
         self.encoder_work += num_layers * encode.inputs.num_tokens
 
     @property
+    def is_urgent(self) -> bool:
+        """True if an urgent request takes part."""
+        return any(each.group.is_urgent for each in self.waiting)
+
+    @property
     def groups(self) -> list[SequenceGroup]:
         """The requests that still wait for this step's tokens."""
         return [each.group for each in self.waiting if each.waits]

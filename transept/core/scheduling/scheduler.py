@@ -25,6 +25,7 @@ from transept.core.scheduling.step import PENDING, BlockTable, Encode
 from transept.errors import ParameterError
 
 _ARRIVAL = attrgetter("arrival")
+URGENT_STEPS = 100  # steps after an urgent request in which encodes take several steps, since another may follow
 
 
 def id_in_use(request_id: str) -> ParameterError:
@@ -48,6 +49,9 @@ class Scheduler:
     sequence in each step) or `queue` (waiting without blocks, or swapped out with blocks on the host). One running
     group at a time may have no rows yet, because its encoder takes several steps (`sliced`).
 
+    If encodes may take several steps, groups that are not urgent pause while an urgent one runs, and keep their blocks.
+    `sliced` pauses as well, from the step in which an urgent group starts. An urgent group's encode takes one step.
+
     slices: sizes of the encoder's parts in steps with decoding requests; None: every encode takes one step.
     slices_encoders: False: likewise; set through EngineCore.keeps_thread.
     """
@@ -59,8 +63,10 @@ class Scheduler:
         self.block_manager = block_manager
         self.slices = slices or EncoderSlices(1)
         self.slices_encoders = True
+        self._separates = self.slices.num_layers > 1  # urgent groups from others; on a GPU, more rows cost little
         self.drafting = Drafting(config)
-        self.sliced: EncodeUnderWay | None = None
+        self.sliced: EncodeUnderWay | None = None  # of a group that is not urgent
+        self._since_urgent = URGENT_STEPS  # steps since the last one with an urgent group
         self.running: list[SequenceGroup] = []
         self.queue: list[SequenceGroup] = []
         self._groups: dict[str, SequenceGroup] = {}  # both lists, by request id
@@ -160,15 +166,22 @@ class Scheduler:
         """
         outputs = SchedulerOutputs()
         preempts = self._grow_running(outputs, under_way, num_steps)
-        slices = self.slices.num_layers > 1 and self.slices_encoders and bool(outputs.waiting)
+        expects_urgent = self._since_urgent < URGENT_STEPS
+        slices = self._separates and self.slices_encoders and (bool(outputs.waiting) or expects_urgent)
+        if not preempts and self.queue and self.queue[0].is_urgent:
+            self._admit(outputs, slices)
+        is_urgent = self._separates and outputs.is_urgent
         if (sliced := self.sliced) is not None:
-            num_layers = self._layers_in_step(sliced.encode.inputs.num_tokens, sliced.num_layers, 0, slices)
-            self._encode(sliced, num_layers, outputs)
+            num_layers = 0  # none; but the step has the encode, so that the execution side keeps it
+            if not is_urgent:
+                num_layers = self._layers_in_step(sliced.encode.inputs.num_tokens, sliced.num_layers, 0, slices)
+            self.sliced = self._encode(sliced, num_layers, outputs)
             if self.sliced is None:  # that was the last part; `_admit` has kept room for the group's rows
                 self._run(sliced.group, outputs, is_prefill=True)
-        if self.queue and not preempts:
+        if not preempts and not is_urgent and self.queue and not self.queue[0].is_urgent:
             self._admit(outputs, slices)
         self.drafting.add_drafts(outputs, self.running, self.block_manager)
+        self._since_urgent = 0 if is_urgent else self._since_urgent + 1
         return outputs
 
     def _grow_running(self, outputs: SchedulerOutputs, under_way: Collection[SequenceGroup], num_steps: int) -> bool:
@@ -185,6 +198,8 @@ class Scheduler:
         ample = self.has_ample_blocks
         while index < len(self.running) and (num_steps == 1 or num_seqs < share):
             group = self.running[index]
+            if self._separates and self.running[0].is_urgent and not group.is_urgent:
+                break  # urgent groups are first
             if group in under_way or self._is_encoding(group):
                 index += 1
                 continue
@@ -210,12 +225,12 @@ class Scheduler:
             return self.slices.layers(num_tokens, num_computed, work)
         return self.slices.num_layers - num_computed
 
-    def _encode(self, sliced: EncodeUnderWay, count: int, outputs: SchedulerOutputs) -> None:
-        """Add `count` further layers of an encode to the step."""
+    def _encode(self, sliced: EncodeUnderWay, count: int, outputs: SchedulerOutputs) -> EncodeUnderWay | None:
+        """Add `count` further layers of an encode to the step. Returns the rest; None if these are the last layers."""
         encode, computed = sliced.encode, sliced.num_layers + count
         is_last = computed == self.slices.num_layers
         outputs.add_encode(sliced.group, encode if is_last else replace(encode, num_layers=computed), count)
-        self.sliced = None if is_last else EncodeUnderWay(sliced.group, encode, computed)
+        return None if is_last else EncodeUnderWay(sliced.group, encode, computed)
 
     def _is_encoding(self, group: SequenceGroup) -> bool:
         """True if the group's encoder takes several steps, and has not completed."""
@@ -229,7 +244,9 @@ class Scheduler:
         running sequence, so that it is not preempted at their next block boundary. While a group's encoder takes
         several steps, room for its prompt is reserved beside the maximum number of other rows.
 
-        slices: True if encoders may take several steps, one encoder at a time.
+        If the head is urgent, only urgent groups start; another call starts the others.
+
+        slices: True if encoders that are not urgent may take several steps, one encoder at a time.
         """
         config = self.config
         num_seqs = sum(group.max_num_seqs for group in self.running)
@@ -238,12 +255,14 @@ class Scheduler:
             for each in outputs.step.decodes
         )
         encoder_tokens = sum(encode.inputs.num_tokens for encode in outputs.step.encodes)
-        while self.queue:
+        is_urgent = self.queue[0].is_urgent
+        slices = slices and not is_urgent
+        while self.queue and self.queue[0].is_urgent == is_urgent:
             group = self.queue[0]
             seqs = group.unfinished_seqs
             swapped = seqs[0].status is SequenceStatus.SWAPPED
             runs_encoder = not swapped and not self.block_manager.is_encoded(group)
-            if self.sliced is not None and (runs_encoder or self.sliced.writes_for(group)):
+            if self.sliced is not None and ((runs_encoder and not is_urgent) or self.sliced.writes_for(group)):
                 return
             inputs = group.encoder_seq.inputs.encoder
             num_layers = self._layers_in_step(inputs.num_tokens, 0, outputs.encoder_work, slices) if runs_encoder else 0
@@ -274,7 +293,7 @@ class Scheduler:
             if runs_encoder:
                 table = self.block_manager.cross_block_tables[group.request_id]
                 encode = Encode(next(self._encode_ids), inputs, table)
-                self._encode(EncodeUnderWay(group, encode, 0), num_layers, outputs)
+                self.sliced = self._encode(EncodeUnderWay(group, encode, 0), num_layers, outputs) or self.sliced
             if not self._is_encoding(group):
                 self._run(group, outputs, is_prefill=not swapped)
 
@@ -306,7 +325,9 @@ class Scheduler:
             if copied is not None:
                 outputs.step.moves.copy.append(copied)
         metadata = group.metadata
-        if is_prefill or metadata is None or metadata.is_prefill or [*metadata.seq_data] != [s.seq_id for s in seqs]:
+        if metadata is not None and (is_prefill or metadata.is_prefill or metadata.encode_id is not None):
+            metadata = None
+        if metadata is None or [*metadata.seq_data] != [seq.seq_id for seq in seqs]:
             table = manager.cross_block_tables[group.request_id]
             encode_ids = (each.encode_id for each in outputs.step.encodes if each.cross_block_table is table)
             tables = {seq.seq_id: manager.block_tables[seq.seq_id] for seq in seqs}

@@ -58,6 +58,11 @@ class SequenceGroup:
         return [seq for seq in self.seqs if not seq.finished]
 
     @property
+    def is_urgent(self) -> bool:
+        """True if the request goes before all that are not urgent; see EngineCore.add."""
+        return self.arrival < 0
+
+    @property
     def content_key(self) -> bytes | None:
         """Key of the encoder's input, see EncoderInputs."""
         return self.encoder_seq.inputs.encoder.content_key

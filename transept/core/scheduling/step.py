@@ -66,8 +66,8 @@ class Encode:
 
     encode_id: unique; the same in every step that computes a part of this encode.
     num_layers: number of encoder layers that are computed by the end of the step, including earlier steps' layers. The
-        next step with this encode continues from there; a step without it drops the partial result. None: all layers;
-        then keys and values are written.
+        next step with this encode continues from there; a step without it drops the partial result. The same number as
+        in the step before: the encode waits. None: all layers; then keys and values are written.
     """
 
     encode_id: int
