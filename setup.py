@@ -3,7 +3,7 @@
 Everything else about the package is in pyproject.toml. A library has plain C functions and does not depend on Python,
 so one wheel serves all Python versions of a platform. The compiler is $CXX, or else the first of c++, g++ and clang++
 that exists, or else the one in the `ziglang` package, which build_backend.py requires if there is no other, and always
-on Windows. With $TRANSEPT_TARGET, the tag of a wheel in TARGETS, $CXX or `ziglang` builds for another platform.
+on Windows. With $TRANSEPT_TARGET, the tag of a wheel in TARGETS, `ziglang` builds for another platform.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TARGETS = {  # a wheel's platform: its machine, and what zig calls it
     "manylinux_2_28_aarch64": ("aarch64", "aarch64-linux-gnu.2.28"),
     "macosx_11_0_arm64": ("arm64", "aarch64-macos.11.0"),
     "win_amd64": ("AMD64", "x86_64-windows-gnu"),
-    "linux_aarch64": ("aarch64", "aarch64-linux-gnu"),  # of `make test-arm`, by a cross-compiler with its own glibc
+    "linux_aarch64": ("aarch64", ""),  # by $CXX, a cross-compiler, for `make test-arm`
 }
 TARGET = os.environ.get("TRANSEPT_TARGET")
 MACHINE, ZIG_TARGET = TARGETS[TARGET] if TARGET else (platform.machine(), "")
@@ -59,10 +59,10 @@ TESTED_AS: dict[str, str] = _TABLE["TESTED_AS"]
 def compiler() -> list[str]:
     """Return the command that compiles C++."""
     zig = [sys.executable, "-m", "ziglang", "c++"]
+    if ZIG_TARGET:
+        return [*zig, "-target", ZIG_TARGET]
     if "CXX" in os.environ:
         return shlex.split(os.environ["CXX"])
-    if TARGET:
-        return [*zig, "-target", ZIG_TARGET]
     found = [name for name in ("c++", "g++", "clang++") if shutil.which(name)]
     return zig if SYSTEM == "win32" or not found else found[:1]
 

@@ -13,6 +13,8 @@ import runpy
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,13 +33,15 @@ OF_EACH_LEVEL = [
     *(f"{KERNELS}/test_{name}.py" for name in ("encoder_attention", "paged_attention", "rows", "argmax")),
     "tests/core/layers/test_norm.py",
     "tests/core/layers/test_transformer.py",  # the decoder's layers in one kernel
-    "tests/speech/test_alignment.py",
+    "tests/speech/test_alignment.py::test_the_path_is_that_of_openai_whisper",
+    "tests/speech/test_alignment.py::test_the_median_is_that_of_openai_whisper",
 ]
 OF_ONE_LEVEL = [
-    *(f"{KERNELS}/test_{name}.py" for name in ("equal_bits", "copy_rows", "scratch", "dispatch")),
+    *(f"{KERNELS}/test_{name}.py" for name in ("equal_bits", "copy_rows", "dispatch")),
     "tests/core/layers/test_feed_forward.py",
     "tests/speech/test_kernels_in_threads.py",
 ]
+INSTALLED = {"PYTHONSAFEPATH": "1"}  # the package is the installed one, not this folder's
 IMPORTS = """
 import importlib, pkgutil, platform, transept
 from transept.core.kernels.cpu.library import level
@@ -121,12 +125,23 @@ def install(version: str, wheel: Path) -> None:
 
 def build() -> Path:
     """Return a wheel of this checkout whose kernels the cross-compiler builds."""
-    command = ["setup.py", "--quiet", "build", "--build-base", BUILD / "build", "bdist_wheel", "--dist-dir", BUILD]
-    shutil.rmtree(BUILD / "build", ignore_errors=True)
+    base = BUILD / "build"
+    shutil.rmtree(base, ignore_errors=True)
     found((COMPILER,), "g++-aarch64-linux-gnu")
+    command = ("setup.py", "--quiet", "build", "--build-base", base, "bdist_wheel", "--dist-dir", BUILD)
     run(sys.executable, *command, TRANSEPT_TARGET=TARGET, CXX=COMPILER)
     (wheel,) = BUILD.glob(f"*-{TARGET}.whl")
     return wheel
+
+
+def passes(level: str, tests: list[str]) -> bool:
+    """Run tests at a level, print what pytest prints, and return True if they pass. Without tests: those above."""
+    tests = tests or [*OF_EACH_LEVEL, *(OF_ONE_LEVEL if level == LEVELS[-1].name else ())]
+    command = [PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+    variables = os.environ | INSTALLED | {"TRANSEPT_CPU_LEVEL": level}
+    done = subprocess.run([*map(str, command)], cwd=ROOT, env=variables, stdout=subprocess.PIPE, text=True)
+    print(f"{level}:\n{done.stdout}", flush=True)
+    return not done.returncode
 
 
 def main() -> None:
@@ -145,17 +160,10 @@ def main() -> None:
         print(f"skipped: {reason}")
         return
     install(make_environment(emulator), wheel)
-    run(PYTHON, "-P", "-c", IMPORTS)
-    failed = []
-    for name in arguments.levels:
-        tests = arguments.tests or [*OF_EACH_LEVEL, *(OF_ONE_LEVEL if name == LEVELS[-1].name else ())]
-        print(f"{name}:", flush=True)
-        # -P: the package is the installed one.
-        command = [PYTHON, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
-        if subprocess.run([*map(str, command)], cwd=ROOT, env=os.environ | {"TRANSEPT_CPU_LEVEL": name}).returncode:
-            failed.append(name)
-    if failed:
-        sys.exit(f"failed: {', '.join(failed)}")
+    run(PYTHON, "-c", IMPORTS, **INSTALLED)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        done = pool.map(partial(passes, tests=arguments.tests), arguments.levels)
+        sys.exit(not all([*done]))
 
 
 if __name__ == "__main__":
