@@ -196,6 +196,22 @@ def test_subtitles_of_simultaneous_speech_are_in_order_and_reported() -> None:
     assert {each.rule for each in broken} == {"min_gap"}
 
 
+def test_a_subtitle_of_two_speakers_lasts_until_both_have_ended() -> None:
+    first = spoken("I am talking for long.", begin=0.0, each=0.8, speaker="A")  # until 4.0
+    second = spoken("No, no.", begin=1.0, speaker="B")
+    (cue,) = read_subtitles(transcript(first, second).to_srt(style="netflix"), "srt")
+    assert cue.text.split("\n") == ["-I am talking for long.", "-No, no."]
+    assert cue.end >= 4000
+
+
+def test_a_word_wider_than_a_line_leaves_the_words_before_it_no_subtitle_of_an_instant() -> None:
+    address = "https://example.org/" + "x" * 40
+    segments = [
+        segment([Word(0.0, 0.3, " Visit", 0.9), Word(0.3, 4.3, f" {address}", 0.9), Word(4.3, 5.0, " now.", 0.9)])
+    ]
+    assert shown(*segments, style="netflix") == [f"Visit\n{address}", "now."]
+
+
 def test_highlighted_words_keep_the_times_of_their_subtitle() -> None:
     said = [spoken("Please wait (0.3) for it.", begin=1.0), spoken("Now.", begin=5)]
     whole = list(make_cues(said, SubtitleLayout(style="netflix"), "en"))

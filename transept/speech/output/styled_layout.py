@@ -76,9 +76,10 @@ class _Passage:
     """Words, and the tables that the search reads.
 
     starts, stops: of the words, in milliseconds. speakers: of each word. turns: changes of the speaker up to each.
-    blanks: width of the blank before each. edges: width of all words before each, with their blanks. counts: blanks up
-    to each. breaks: cost of a line's end before each word, including BROKEN between words that stay together. inner:
-    cost of the place before each word within a subtitle.
+    blanks: width of the blank before each. edges: width of all words before each, with their blanks. rooms: the same,
+    in which a word that is wider than a line counts as a line. counts: blanks up to each. breaks: cost of a line's end
+    before each word, including BROKEN between words that stay together. inner: cost of the place before each word
+    within a subtitle.
     """
 
     rules: SubtitleRules
@@ -90,6 +91,7 @@ class _Passage:
     turns: list[int]
     blanks: list[float]
     edges: list[float]
+    rooms: list[float]
     counts: list[int]
     breaks: list[float]
     inner: list[float]
@@ -100,7 +102,9 @@ class _Passage:
         texts = [word.word.strip() for word in words]
         blank = rules.width(" ")
         blanks = [blank if word.word[:1].isspace() else 0.0 for word in words]
-        edges = [0.0, *itertools.accumulate(b + rules.width(text) for b, text in zip(blanks, texts, strict=True))]
+        widths, limit = [rules.width(text) for text in texts], rules.max_line_width or math.inf
+        edges = [0.0, *itertools.accumulate(b + width for b, width in zip(blanks, widths, strict=True))]
+        rooms = [0.0, *itertools.accumulate(b + min(width, limit) for b, width in zip(blanks, widths, strict=True))]
         counts = [*itertools.accumulate(int(blank > 0) for blank in blanks)]
         turns = [*itertools.accumulate((a != b for a, b in itertools.pairwise(speakers)), initial=0)]
         breaks, inner = [0.0], [0.0]
@@ -118,7 +122,7 @@ class _Passage:
             begins = ends or changes
         starts, stops = [round(word.start * 1000) for word in words], [round(word.end * 1000) for word in words]
         times = SubtitleTimes.of(rules)
-        return cls(rules, times, words, starts, stops, speakers, turns, blanks, edges, counts, breaks, inner)
+        return cls(rules, times, words, starts, stops, speakers, turns, blanks, edges, rooms, counts, breaks, inner)
 
     def subtitles(self, following: int | None) -> Iterator[Subtitle]:
         """Return the subtitles with the least cost in all. following: start of the next passage.
@@ -155,7 +159,7 @@ class _Passage:
         widest = math.inf if rules.max_line_width is None else self._most_lines * (rules.max_line_width + 1)
         return (
             end - begin <= min(rules.max_words_per_line or MOST_WORDS, MOST_WORDS)
-            and self._width(begin, end) <= widest
+            and self._room(begin, end) <= widest
             and self.starts[end - 1] - self.starts[begin] < self.times.longest - SHORTEST_MS
             and self.turns[end - 1] - self.turns[begin] < 2
         )
@@ -166,6 +170,10 @@ class _Passage:
 
     def _width(self, begin: int, end: int) -> float:
         return self.edges[end] - self.edges[begin] - self.blanks[begin]
+
+    def _room(self, begin: int, end: int) -> float:
+        """Return the width that words take in several lines."""
+        return self.rooms[end] - self.rooms[begin] - self.blanks[begin]
 
     def _needed(self, begin: int, end: int) -> int:
         """Return the shortest duration that leaves time to read a subtitle, in milliseconds."""
@@ -215,7 +223,7 @@ class _Passage:
             width = self._width(begin, index)
             if width > limit and index > begin + 1:
                 break
-            if self._width(index, end) > (count - 1) * (limit + 1):
+            if self._room(index, end) > (count - 1) * (limit + 1):
                 continue
             cost = LINE * self.breaks[index] + UNEVEN * abs(width - mean) / limit
             if self.breaks[index] >= BROKEN:
@@ -261,7 +269,7 @@ class _Passage:
 
     def _end(self, begin: int, end: int, needed: int, following: int) -> int:
         """Return the end of a subtitle, in milliseconds. following: start of the next one."""
-        spoken = self.stops[end - 1]
+        spoken = max(self.stops[begin:end]) if self._has_two(begin, end) else self.stops[end - 1]
         if following < spoken:  # another speaker speaks at the same time
             following = spoken + self.times.gap
         return self.times.end(self.starts[begin], spoken, needed, following)
