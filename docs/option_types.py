@@ -215,8 +215,8 @@ def _type_of(values: Iterable[Any]) -> Any:
 
 def _source(hint: Any, imports: dict[str, str]) -> str:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if hint is type(None):
-        return "None"
+    if hint is type(None) or hint is Ellipsis:
+        return "..." if hint is Ellipsis else "None"
     if origin is Literal:
         imports["Literal"] = "typing"
         return f"Literal[{', '.join(json.dumps(word) for word in arguments)}]"

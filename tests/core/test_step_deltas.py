@@ -146,6 +146,11 @@ class Forbids:
         logits[:, self.token] = float("-inf")
 
 
+def above_five(tokens: list[int]) -> range:
+    """A function of tokens that allows all but the first six."""
+    return range(6, 50)
+
+
 KINDS = [
     SamplingParams(temperature=0.0, max_tokens=30, ignore_eos=True),
     SamplingParams(temperature=0.0, max_tokens=1),
@@ -153,6 +158,7 @@ KINDS = [
     SamplingParams(num_beams=3, num_return_sequences=2, max_tokens=20),
     SamplingParams(temperature=0.0, max_tokens=15, encoder_no_repeat_ngram_size=2, repetition_penalty=1.3),
     SamplingParams(temperature=0.0, max_tokens=12, logits_processors=(Forbids(7),)),
+    SamplingParams(num_beams=2, max_tokens=9, logits_processors=(Forbids(9),), allowed_next_tokens=above_five),
 ]
 
 

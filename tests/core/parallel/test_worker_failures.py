@@ -340,6 +340,16 @@ class Forbids:
         logits[:, self.token] = kept
 
 
+@dataclass(frozen=True)
+class OneMore:
+    """A function of tokens that allows one token: the number of the earlier ones, and `first`."""
+
+    first: int
+
+    def __call__(self, tokens: list[int]) -> list[int]:
+        return [self.first + len(tokens)]
+
+
 def unknown_to_workers() -> Any:
     """A logits processor that pickles, of a module that workers cannot import."""
     module = sys.modules["only_here"] = types.ModuleType("only_here")
@@ -372,6 +382,8 @@ def test_requests_fail_alone_and_close_ends_all(
     for name, processors in broken.items():
         engine.add_request(name, WORDS[0], replace(GREEDY, logits_processors=processors))
     engine.add_request("forbids", WORDS[0], replace(GREEDY, logits_processors=(Forbids(7),)))
+    engine.add_request("allows", WORDS[0], replace(GREEDY, allowed_next_tokens=OneMore(20)))
+    engine.add_request("local", WORDS[0], replace(GREEDY, allowed_next_tokens=lambda tokens: [7]))
     finished = run(engine)
     for word in WORDS:
         assert finished[word].outputs[0].token_ids == reference.generate(word, GREEDY)[0].outputs[0].token_ids
@@ -380,6 +392,9 @@ def test_requests_fail_alone_and_close_ends_all(
     assert "logits_processors must pickle" in str(finished["lambda"].error)
     assert "No module named 'only_here'" in str(finished["elsewhere"].error)
     assert set(finished["forbids"].outputs[0].token_ids[:9]) == {7}
+    allowed = finished["allows"].outputs[0].token_ids[:9]
+    assert allowed == [20 + len(finished["allows"].prompt_token_ids) + place for place in range(len(allowed))]
+    assert "allowed_next_tokens must pickle" in str(finished["local"].error)
     for word in WORDS:
         engine.add_request(word, word, LONG)
     engine.step()

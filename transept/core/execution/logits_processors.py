@@ -1,6 +1,6 @@
-"""Call users' logits processors, for the sampler, and pickle them, for `step_deltas`.
+"""Call users' logits processors, for the sampler, and pickle functions of users, for `step_deltas`.
 
-Processors that cannot be pickled, or cannot be loaded in a worker, raise when they are called. So they fail only their
+Functions that cannot be pickled, or cannot be loaded in a worker, raise when they are called. So they fail only their
 own request.
 """
 
@@ -82,31 +82,34 @@ def _take(returned: Any, logits: Tensor, processor: LogitsProcessor) -> None:
     logits.copy_(returned.clone() if shared else returned)
 
 
-def pickle_processors(processors: Sequence[LogitsProcessor]) -> bytes | str:
-    """Return the pickle of a request's processors, or the reason why they cannot be pickled."""
+def pickle_functions(functions: Sequence[Any]) -> bytes | str:
+    """Return the pickle of some functions of a request, or the reason why they cannot be pickled."""
     try:
-        return dumps(processors)
+        return dumps(functions)
     except Exception as error:  # of a user's object
         return message_of(error)
 
 
-def load_processors(pickled: bytes | str) -> Sequence[LogitsProcessor]:
-    """Return the processors that `pickle_processors` was given, or one that raises an error with the reason."""
+def load_functions(name: str, pickled: bytes | str) -> Sequence[Any]:
+    """Return the functions that `pickle_functions` was given, or one that raises an error with the reason.
+
+    name: the parameter with these functions.
+    """
     try:
-        return (_Unavailable(pickled),) if isinstance(pickled, str) else pickle.loads(pickled)
+        return (_Unavailable(name, pickled),) if isinstance(pickled, str) else pickle.loads(pickled)
     except Exception as error:  # its module cannot be imported here, say
-        return (_Unavailable(f"{type(error).__name__}: {message_of(error)}"),)
+        return (_Unavailable(name, f"{type(error).__name__}: {message_of(error)}"),)
 
 
 class _Unavailable:
-    """Placeholder for logits processors that could not be pickled or loaded."""
+    """Placeholder for functions that could not be pickled or loaded."""
 
-    def __init__(self, why: str) -> None:
-        self._why = why
+    def __init__(self, name: str, why: str) -> None:
+        self._name, self._why = name, why
 
-    def __call__(self, logits: Tensor, rows: Any) -> None:
+    def __call__(self, *args: Any) -> Any:
         raise ParameterError(
-            f"with several processes {{logits_processors}} must pickle, and these do not: {self._why}. Classes and "
-            "functions of a module that workers can import do; lambdas and local functions do not",
-            param="logits_processors",
+            f"with several processes {{{self._name}}} must pickle, but pickling failed: {self._why}. Use classes and "
+            "functions of a module that workers can import, not lambdas and local functions",
+            param=self._name,
         )

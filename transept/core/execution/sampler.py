@@ -17,6 +17,7 @@ from torch import Tensor
 from transept.core.execution.drawn import Chosen, SamplingRow
 from transept.core.execution.keyword_scores import KeywordScorer, KeywordScores
 from transept.core.execution.logits_processors import call_processors
+from transept.core.execution.next_tokens import keep_allowed
 from transept.core.execution.noise import gumbel, keys_of, number_of
 from transept.core.execution.truncation import truncated
 from transept.core.kernels.dispatch import ARGMAX
@@ -56,10 +57,8 @@ class Sampler:
     def _choose(self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> Chosen:
         """Choose tokens for rows [rows, vocabulary] with equal `sampling_key`. params: of one of the rows."""
         if params.beam_search:
-            logprobs = logits.log_softmax(dim=-1)  # before penalties and bans, and not again after them
+            logprobs = logits.log_softmax(dim=-1)  # before penalties and bans
             self._process(logprobs, params, rows)
-            if params.logits_processors:
-                logprobs = logprobs.log_softmax(dim=-1)
             noise = _beam_noise(logprobs, params, rows) if params.draws_beams else None
             if noise is not None:
                 logprobs = truncated(_tempered(logprobs, params), params, params.num_continuations)
@@ -132,6 +131,10 @@ class Sampler:
             _forbid(logits, begin, self._index(tuple(params.begin_suppress_tokens)))
         if params.logits_processors:
             call_processors(logits, params.logits_processors, [row.data for row in rows])
+            if params.beam_search:
+                logits.copy_(logits.log_softmax(dim=-1))
+        if params.allowed_next_tokens is not None:
+            keep_allowed(logits, params.allowed_next_tokens, [row.data for row in rows])
         if params.forced_bos_token_id is not None:
             first = [i for i, row in enumerate(rows) if _forces_bos(row) and not row.data.output_token_ids]
             self._force(logits, first, (params.forced_bos_token_id,))

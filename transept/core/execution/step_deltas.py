@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from transept.core.execution.logits_processors import load_processors, pickle_processors
+from transept.core.execution.logits_processors import load_functions, pickle_functions
 from transept.core.parallel.connection import picklable
 from transept.core.request.inputs import EncoderInputs
 from transept.core.request.sampling_params import SamplingParams
@@ -29,7 +29,7 @@ from transept.core.scheduling.step import (
 )
 
 MOST_ABSENT = 256  # requests outside the step that workers remember; they may return, such as after a preemption
-MOST_LOADED = 256  # different pickles of logits processors that a worker remembers
+MOST_LOADED = 256  # different pickles of users' functions that a worker remembers
 KNOWN_INPUTS = EncoderInputs(None, [], 0)  # stands for inputs of an encode that the last step began
 FAILED = "the request failed while it was computed"
 
@@ -37,14 +37,14 @@ FAILED = "the request failed while it was computed"
 class Constants(NamedTuple):
     """The properties of a request that never change.
 
-    params: without logits processors. processors: see `pickle_processors`; None without any.
+    params: without users' functions. functions: by parameter, see `pickle_functions`.
     """
 
     prompt_token_ids: list[int]
     encoder_token_ids: Sequence[int]
     num_encoder_tokens: int
     params: SamplingParams
-    processors: bytes | str | None
+    functions: dict[str, bytes | str]
 
 
 class RequestDelta(NamedTuple):
@@ -177,11 +177,14 @@ class StepEncoder:
 
 
 def _constants(metadata: SequenceGroupMetadata) -> Constants:
-    data, params, processors = next(iter(metadata.seq_data.values())), metadata.sampling_params, None
+    data, params, functions = next(iter(metadata.seq_data.values())), metadata.sampling_params, {}
     if params.logits_processors:
-        processors = pickle_processors(params.logits_processors)
-        params = replace(params, logits_processors=())
-    return Constants(data.prompt_token_ids, data.encoder_token_ids, metadata.num_encoder_tokens, params, processors)
+        functions["logits_processors"] = pickle_functions(params.logits_processors)
+    if params.allowed_next_tokens is not None:
+        functions["allowed_next_tokens"] = pickle_functions((params.allowed_next_tokens,))
+    if functions:
+        params = replace(params, logits_processors=(), allowed_next_tokens=None)
+    return Constants(data.prompt_token_ids, data.encoder_token_ids, metadata.num_encoder_tokens, params, functions)
 
 
 def _table_delta(known: BlockTable, table: BlockTable) -> tuple[int, int, BlockTable]:
@@ -204,7 +207,7 @@ class StepDecoder:
         self._requests: dict[str, SequenceGroupMetadata] = {}
         self._request_ids: list[str] = []  # of the last step
         self._unfinished: dict[int, EncoderInputs] = {}  # of the last step's encodes that did not end in it, by id
-        self._load_processors = lru_cache(MOST_LOADED)(load_processors)  # so that equal requests share a call
+        self._load = lru_cache(MOST_LOADED)(load_functions)  # so that equal requests share a call
 
     def decode(self, delta: StepDelta) -> StepInput:
         """Return the encoded step. Deltas must be decoded in the order of encoding."""
@@ -239,9 +242,12 @@ class StepDecoder:
         seq_data: dict[int, SequenceData] = {}
         tables: dict[int, BlockTable] = {}
         if constants is not None:
-            prompt, not_repeated, num_encoder_tokens, params, processors = constants
-            if processors is not None:
-                params = replace(params, logits_processors=self._load_processors(processors))
+            prompt, not_repeated, num_encoder_tokens, params, functions = constants
+            loaded = {name: self._load(name, pickled) for name, pickled in functions.items()}
+            if loaded:
+                (allowed,) = loaded.get("allowed_next_tokens", (None,))
+                processors = tuple(loaded.get("logits_processors", ()))
+                params = replace(params, logits_processors=processors, allowed_next_tokens=allowed)
         else:
             assert known is not None
             first = next(iter(known.seq_data.values()))

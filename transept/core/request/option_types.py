@@ -50,6 +50,7 @@ class SingleTextKeywords(TypedDict, total=False):
     forced_bos_token_id: int | None
     forced_eos_token_id: int | Sequence[int] | None
     logits_processors: Sequence[Callable[[Any, Sequence[Any]], Any]]
+    allowed_next_tokens: Callable[..., Sequence[int]] | None
     stop: str | Sequence[str]
     stop_token_ids: Sequence[int]
     stop_at_repetition: int | None
@@ -65,6 +66,7 @@ class SingleTextKeywords(TypedDict, total=False):
     max_completion_tokens: int | None
     min_new_tokens: int | None
     beam_size: int | None
+    prefix_allowed_tokens_fn: Callable[..., Sequence[int]] | None
     stop_strings: str | Sequence[str]
 
 

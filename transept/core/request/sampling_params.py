@@ -6,7 +6,7 @@ the stop checker read them. No torch here.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Literal, Unpack
@@ -37,7 +37,7 @@ _count = partial(_integer, metavar="N")
 KEY_OF_BEAMS = (
     *("repetition_penalty", "presence_penalty", "frequency_penalty", "no_repeat_ngram_size"),
     *("encoder_no_repeat_ngram_size", "logit_bias", "allowed_token_ids", "suppress_tokens", "begin_suppress_tokens"),
-    *("bad_words_ids", "forced_bos_token_id", "logits_processors", "logprobs", "keywords"),
+    *("bad_words_ids", "forced_bos_token_id", "logits_processors", "allowed_next_tokens", "logprobs", "keywords"),
 )
 KEY_OF_SAMPLES = ("temperature", *cutoffs.NEUTRAL, *KEY_OF_BEAMS)
 
@@ -158,6 +158,17 @@ class SamplingParams:
             parse=values.logits_processors,
         ),
     ] = ()
+    allowed_next_tokens: Annotated[
+        Callable[..., Sequence[int]] | None,
+        Option(
+            "function of a text's tokens that returns the tokens that may follow",
+            "It gets the decoder prompt and the output, and is applied after normalization, so beams are ranked as by "
+            "transformers' prefix_allowed_tokens_fn. A function of two arguments is called as by transformers, with "
+            "batch id 0. It must be hashable, and depend on its arguments alone; see also LogitsProcessor.",
+            aliases=("prefix_allowed_tokens_fn",),
+            parse=values.function_of_tokens,
+        ),
+    ] = None
     stop: Annotated[
         str | Sequence[str],
         Option("strings that end the output, and are cut from it", aliases=("stop_strings",), parse=values.texts),
@@ -260,7 +271,8 @@ class SamplingParams:
     def reads_tokens(self) -> bool:
         """True if the choice of a token depends on earlier tokens, and not only on their number."""
         penalized = (self.repetition_penalty or 1.0) != 1.0 or self.presence_penalty or self.frequency_penalty
-        return bool(penalized or self.forbids_runs or self.logits_processors or self.keywords)
+        functions = self.logits_processors or self.allowed_next_tokens
+        return bool(penalized or self.forbids_runs or functions or self.keywords)
 
     @property
     def forbids_runs(self) -> bool:

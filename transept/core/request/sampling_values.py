@@ -93,6 +93,13 @@ def logits_processors(name: str, given: Any) -> tuple[LogitsProcessor, ...]:
     return processors
 
 
+def function_of_tokens(name: str, given: Any) -> Any:
+    """Return a hashable function, or None."""
+    if given is not None and not (callable(given) and isinstance(given, Hashable)):
+        raise _refusal(name, given, f"must be hashable and callable as (tokens), not {shown(given)}")
+    return given
+
+
 def texts(name: str, given: Any) -> tuple[str, ...]:
     """Return the strings of a list, or a single one."""
     several = given if isinstance(given, Iterable) and not isinstance(given, str) else (given,)

@@ -20,7 +20,8 @@ MAX_JSON_BYTES = 8 << 20  # twice the Bible; split a larger text into several do
 MAX_VALUES = 300_000  # of a body: more than the tokens of the most prompts; parsed in a tenth of a second
 PIECE = 64 << 10  # bytes of a body that are counted at a time
 STRING = re.compile(rb'"[^"]*(?:"|$)')
-NOT_OVER_HTTP = {"logits_processors", "prompt_probe", "detokenize"}  # Python objects, and an option that leaves no text
+# Python objects, and an option that leaves no text
+NOT_OVER_HTTP = {"logits_processors", "allowed_next_tokens", "prompt_probe", "detokenize"}
 OPENAI_TEMPERATURE = 1.0  # the default of OpenAI's API
 
 
