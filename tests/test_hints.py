@@ -171,7 +171,7 @@ def test_options_of_other_commands(command: str, typed: str, meant: str) -> None
         (TranscriptionOptions, "max_completion_tokens", "max_new_tokens"),
         (TranscriptionOptions, "src_lang", "language"),
         (SamplingParams, "typical_p", "That method of sampling is not supported; <top_p> is similar."),
-        (SamplingParams, "guided_decoding", NOTHING),
+        (SamplingParams, "guided_decoding", "guided"),
     ],
 )
 def test_keywords(of: type, typed: str, meant: str) -> None:

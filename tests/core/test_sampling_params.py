@@ -267,6 +267,7 @@ def test_equal_parameters_are_equal_and_hash_alike(one, other):
         {"skip_special_tokens": False},
         {"detokenize": False},
         {"patience": 2.0},
+        {"guided": {"regex": "a"}},
         {"logits_processors": (print,)},
         {"allowed_next_tokens": len},
         {"stop_at_repetition": 4},
@@ -405,7 +406,7 @@ def test_resolve_leaves_nothing_open_that_the_sampler_reads():
     left_open = {field.name for field in dataclasses.fields(params) if getattr(params, field.name) is None}
     left_open -= {"stop_at_repetition", "draft", "draft_tokens", "draft_length"}  # which the scheduler reads
     unset = {"allowed_token_ids", "allowed_next_tokens", "logprobs", "forced_bos_token_id", "prompt_probe", "top_h"}
-    assert left_open == unset
+    assert left_open == {*unset, "guided"}
 
 
 def test_a_bos_token_in_the_prompt_counts_as_new_in_the_checkpoints_lengths():

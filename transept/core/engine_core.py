@@ -26,14 +26,8 @@ from transept.core.scheduling.sequence import SampledToken, Sequence, SequenceSt
 from transept.core.scheduling.sequence_group import SequenceGroup
 from transept.core.scheduling.statistics import StepStatistics
 from transept.core.scheduling.step import StepInput, StepOutput
-from transept.core.scheduling.stopping import StopChecker
+from transept.core.scheduling.stopping import StopChecker, no_token
 from transept.errors import RequestFailedError, TranseptError
-
-NO_NUMBERS = (
-    "no token can be chosen: the logits are NaN. Check that weights and input are finite, that the model does not "
-    "overflow (in float16, the largest number is 65,504: try float32 or bfloat16), and that options and logits "
-    "processors do not forbid every token"
-)
 
 URGENT = 1 << 62  # subtracted from an urgent request's arrival; larger than any arrival
 SUSPENDABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
@@ -259,7 +253,7 @@ class EngineCore:
         group.probe_result = output.probes.get(group.request_id, group.probe_result)
         for seq in group.unfinished_seqs:
             if any(math.isnan(token.logprob) for token in output.sampled[seq.seq_id][: group.num_samples]):
-                raise RequestFailedError(NO_NUMBERS)
+                raise no_token(group.sampling_params)
         if group.beam_search is not None:
             self._advance_beams(group, group.beam_search, output.sampled)
             return
@@ -285,7 +279,7 @@ class EngineCore:
         seq.draft_token_ids.clear()
         for index, token in enumerate(tokens):
             if math.isnan(token.logprob):
-                raise RequestFailedError(NO_NUMBERS)
+                raise no_token(group.sampling_params)
             seq.append_token(token)
             self.stop_checker.check(seq, group.sampling_params)
             if seq.finished:

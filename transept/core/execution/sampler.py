@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from transept.core.execution.drawn import Chosen, SamplingRow
+from transept.core.execution.grammar_masks import GrammarMasks
 from transept.core.execution.keyword_scores import KeywordScorer, KeywordScores
 from transept.core.execution.logits_processors import call_processors
 from transept.core.execution.next_tokens import keep_allowed
@@ -22,6 +23,7 @@ from transept.core.execution.noise import gumbel, keys_of, number_of
 from transept.core.execution.truncation import truncated
 from transept.core.kernels.dispatch import ARGMAX
 from transept.core.kernels.transfer import upload
+from transept.core.request.grammars import Grammars
 from transept.core.request.keywords import TERM_CANDIDATES
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.keyword_search import follows_keywords
@@ -33,10 +35,14 @@ MOST_CACHED, LEAST_CACHED = 1 << 20, 64  # token ids in all cached lists; overhe
 
 
 class Sampler:
-    """Applies penalties, bias and suppression, then takes the argmax, draws, or lists a beam's candidates."""
+    """Applies penalties, bias and suppression, then takes the argmax, draws, or lists a beam's candidates.
 
-    def __init__(self, device: torch.device) -> None:
+    grammars: compiles the forms of outputs for this model; None: no request has any.
+    """
+
+    def __init__(self, device: torch.device, grammars: Grammars | None = None) -> None:
         self.device = device
+        self._masks = None if grammars is None else GrammarMasks(device, grammars)
         self._score_keywords = KeywordScorer(device)
         self._index_cache: dict[tuple[int, ...], Tensor] = {}  # token ids -> their tensor
         self._num_cached = 0  # token ids in it, with overhead
@@ -129,6 +135,9 @@ class Sampler:
         if params.begin_suppress_tokens:
             begin = [i for i, row in enumerate(rows) if len(row.data.output_token_ids) == int(_forces_bos(row))]
             _forbid(logits, begin, self._index(tuple(params.begin_suppress_tokens)))
+        if params.guided is not None and self._masks is not None:
+            forms = [(form, row.data, int(_forces_bos(row))) for row in rows if (form := row.params.guided)]
+            self._masks.forbid(logits, forms, params.eos_token_ids or ())
         if params.logits_processors:
             call_processors(logits, params.logits_processors, [row.data for row in rows])
             if params.beam_search:

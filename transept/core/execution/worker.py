@@ -33,10 +33,11 @@ from transept.core.model import ForConditionalGeneration
 from transept.core.model_shape import ModelShape
 from transept.core.parallel.group import ParallelGroup
 from transept.core.parallel.pipeline_stage import PipelineStage
+from transept.core.request.grammars import Grammars
 from transept.core.request.text_features import map_text_features
 from transept.core.scheduling.step import StepOutput
 from transept.errors import CapacityError, PluginError, TranseptError
-from transept.registry.plugin_calls import plugin_named
+from transept.registry.plugin_calls import plugin_named, tokenizers_of
 from transept.system import performance_cores
 
 ALONE = ParallelGroup()
@@ -85,7 +86,8 @@ class Worker:
         # On a GPU, whole passes are replayed; stages wait for each other's layers.
         pauses = device.type == "cpu" and stage.count == 1
         self.num_encoder_layers = _pause_between_encoder_layers(model, described.shape) if pauses else 1
-        sampler = Sampler(device)
+        grammars = Grammars(lambda: tokenizers_of(described.spec, described.view)[1], described.shape.vocab_size)
+        sampler = Sampler(device, grammars)
 
         def runner(num_blocks: int, num_host_blocks: int) -> ModelRunner:
             cache = KVCache(shape, config.block_size, num_blocks, num_host_blocks, cache_dtype, device)

@@ -14,6 +14,10 @@ def check_contradictions(params: Any) -> None:
         raise refusal(params, "{min_tokens=} is over {max_tokens=}")
     if params.stop and not params.detokenize:
         raise refusal(params, "{stop} strings need the text: leave {detokenize} True, or use {stop_token_ids}")
+    if params.guided is not None and (params.min_tokens or params.ignore_eos):
+        name = "min_tokens" if params.min_tokens else "ignore_eos"
+        message = f"{{{name}=}} contradicts {{guided}}, which decides where the output ends; leave one of them out"
+        raise refusal(params, message, name)
     if params.stop_at_repetition and (params.beam_search or params.keywords):
         other = "num_beams" if params.beam_search else "keywords"
         raise refusal(params, f"{{stop_at_repetition}} does not work with {{{other}}}; leave one of them out", other)

@@ -6,6 +6,7 @@ settings were written. No torch here.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import operator
 import secrets
@@ -20,6 +21,11 @@ from transept.options import refusal
 
 UNBOUNDED_MAX_TOKENS = 256  # if neither the model nor its generation config sets a bound
 DEFAULT_TOP_K = 50  # transformers' default for a checkpoint that samples and has no top_k
+
+FORBIDDING = (  # settings that forbid tokens
+    *("min_length", "min_new_tokens", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids"),
+    *("suppress_tokens", "begin_suppress_tokens"),
+)
 
 
 def complete(
@@ -41,6 +47,8 @@ def complete(
     contradict each other or the vocabulary.
     """
     _check_vocabulary(params, vocab_size)
+    if params.guided is not None:
+        generation_config = _for_any_form(generation_config)
 
     def given(name: str, neutral: Any) -> Any:
         """Return the user's value, else the checkpoint's, else the neutral one."""
@@ -102,6 +110,18 @@ def complete(
         eos_token_ids=eos_token_ids,
         seed=secrets.randbits(63) if params.seed is None and temperature > 0.0 else params.seed,
     )
+
+
+def _for_any_form(generation_config: Any) -> Any:
+    """Return the checkpoint's settings without those that forbid tokens, for an output whose form the user gives.
+
+    They are made for plain sentences: Whisper's suppress quotation marks and brackets.
+    """
+    settings = copy.copy(generation_config)
+    for name in FORBIDDING:
+        if getattr(settings, name, None):
+            setattr(settings, name, None)
+    return settings
 
 
 def within_vocabulary(token_ids: Sequence[int] | int | None, vocab_size: int) -> tuple[int, ...]:

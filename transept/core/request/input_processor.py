@@ -12,6 +12,7 @@ from typing import Any
 from transept.core.request.generation_defaults import complete as complete_params
 from transept.core.request.generation_defaults import tokenize_bad_words, tokenize_draft, within_vocabulary
 from transept.core.request.generation_settings import check_generation_settings
+from transept.core.request.grammars import Grammars
 from transept.core.request.ignored_settings import IgnoredSettings
 from transept.core.request.inputs import PreparedRequest
 from transept.core.request.keywords import REMEMBERED, Keywords, tokenize_keywords
@@ -38,6 +39,7 @@ class InputProcessor:
 
     def __init__(self, preprocess: InputPreprocessor, ignored_settings: IgnoredSettings, max_num_seqs: int) -> None:
         self.preprocess, self.ignored_settings, self.max_num_seqs = preprocess, ignored_settings, max_num_seqs
+        self._grammars = Grammars(lambda: preprocess.tokenizer, preprocess.shape.vocab_size)
         self._tokenize_keywords = lru_cache(REMEMBERED)(tokenize_keywords)  # all windows of a recording have the same
         self.generation_config = preprocess.view.generation_config
         # The checkpoint's end-of-sequence tokens, for a request's generation config without any.
@@ -112,6 +114,10 @@ class InputProcessor:
         if isinstance(params.keywords, Keywords) and params.keywords:
             terms = self._tokenize_keywords(params.keywords, params.keyword_boost, tokenizer, shape.vocab_size)
             params = dataclasses.replace(params, keywords=terms)  # type: ignore[arg-type]
+        if params.guided is not None:
+            if not params.eos_token_ids:
+                raise refusal(params, "{guided} needs an end-of-sequence token; set {eos_token_ids}")
+            params = dataclasses.replace(params, guided=self._grammars(params.guided))
         if params.prompt_probe is not None:
             num_heads = shape.num_heads or shape.num_kv_heads
             try:

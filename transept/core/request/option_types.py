@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
+from transept.core.request.guided import Grammar, Guide
 from transept.core.request.prompt_probe import PromptProbe
 
 
@@ -49,6 +50,7 @@ class SingleTextKeywords(TypedDict, total=False):
     keyword_boost: float
     forced_bos_token_id: int | None
     forced_eos_token_id: int | Sequence[int] | None
+    guided: Guide | Grammar | Mapping[str, Any] | str | None
     logits_processors: Sequence[Callable[[Any, Sequence[Any]], Any]]
     allowed_next_tokens: Callable[..., Sequence[int]] | None
     stop: str | Sequence[str]

@@ -15,6 +15,7 @@ from transept.core.request import beam_options, cutoffs
 from transept.core.request import sampling_values as values
 from transept.core.request.contradictions import check_contradictions
 from transept.core.request.draft_options import DRAFT, DRAFT_LENGTH, DRAFT_TOKENS, GivenDraft
+from transept.core.request.guided import GUIDED, Grammar, Guide
 from transept.core.request.keywords import DEFAULT_BOOST, KEYWORD_BOOST, KEYWORDS, GivenKeywords
 from transept.core.request.prompt_probe import PromptProbe
 from transept.core.request.sampling_values import LogitsProcessor as LogitsProcessor
@@ -150,6 +151,7 @@ class SamplingParams:
         int | Sequence[int] | None,
         Option("the last token, or one of several, if max_tokens is reached", parse=values.one_or_more_ids),
     ] = None
+    guided: Annotated[Guide | Grammar | None, GUIDED] = None
     logits_processors: Annotated[
         Sequence[LogitsProcessor],
         Option(
@@ -230,7 +232,11 @@ class SamplingParams:
 
         Valid once the parameters are complete, like the properties below.
         """
-        ends = (self.min_tokens, self.eos_token_ids, self.stop_token_ids) if self.min_tokens else ()
+        ends: tuple[Hashable, ...] = ()
+        if self.guided is not None:  # rows may have different ones
+            ends = ("guided", self.eos_token_ids)
+        elif self.min_tokens:
+            ends = (self.min_tokens, self.eos_token_ids, self.stop_token_ids)
         last = (self.max_tokens, self.forced_eos_token_id) if self.forced_eos_token_id else ()
         names = KEY_OF_BEAMS if self.beam_search and not self.draws_beams else KEY_OF_SAMPLES
         kind = self.num_continuations if self.draws_beams else self.beam_search
@@ -272,7 +278,7 @@ class SamplingParams:
         """True if the choice of a token depends on earlier tokens, and not only on their number."""
         penalized = (self.repetition_penalty or 1.0) != 1.0 or self.presence_penalty or self.frequency_penalty
         functions = self.logits_processors or self.allowed_next_tokens
-        return bool(penalized or self.forbids_runs or functions or self.keywords)
+        return bool(penalized or self.forbids_runs or functions or self.keywords or self.guided)
 
     @property
     def forbids_runs(self) -> bool:

@@ -10,8 +10,10 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from transept.core.request.guided import DEAD_END
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.sequence import SampledToken, Sequence, SequenceStatus
+from transept.errors import RequestFailedError
 
 End = tuple[SequenceStatus, str | int | None]  # status and stop_reason of a sequence that ends
 Ends = Callable[[Sequence, int], End | None]  # (beam, next token id) -> how the token ends the beam, or None
@@ -66,6 +68,8 @@ class BeamSearch:
                 self._keep(hypothesis)
         running = running[: self.num_beams]
         if not continuations:  # every token is forbidden: settle for the current beams
+            if self.params.guided is not None and not self.hypotheses:
+                raise RequestFailedError(DEAD_END)
             for beam in beams:
                 beam.status = SequenceStatus.STOPPED
                 self._keep(beam)

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from transept.core.request.guided import DEAD_END
 from transept.core.request.keywords import is_unspaced
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.beam_search import End
 from transept.core.scheduling.growing_text import INCOMPLETE
 from transept.core.scheduling.sequence import Sequence, SequenceStatus
+from transept.errors import RequestFailedError
+
+NO_NUMBERS = (
+    "no token can be chosen: the logits are NaN. Check that weights and input are finite, that the model does not "
+    "overflow (in float16, the largest number is 65,504: try float32 or bfloat16), and that options and logits "
+    "processors do not forbid every token"
+)
 
 
 class StopChecker:
@@ -104,3 +112,8 @@ def ends_in_repetition(tokens: list[int], shortest: int) -> bool:
     """True if the last `shortest` tokens or more are the same as those directly before them."""
     sizes = range(shortest, len(tokens) // 2 + 1)
     return any(tokens[-1] == tokens[-1 - size] and tokens[-size:] == tokens[-2 * size : -size] for size in sizes)
+
+
+def no_token(params: SamplingParams) -> RequestFailedError:
+    """Return the error of a request for which no token can be chosen."""
+    return RequestFailedError(NO_NUMBERS if params.guided is None else DEAD_END)

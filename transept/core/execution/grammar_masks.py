@@ -1,0 +1,121 @@
+"""Masks of grammars: the tokens that may continue each sequence, for the sampler.
+
+A mask is a function of the grammar and of a sequence's output tokens. The states that the last steps reached are kept
+by these tokens, so a step advances each state by one token. Preemption, forks, beams, drafts and ranks need not carry a
+state: one that is missing is computed from the grammar's first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from transept.core.kernels.transfer import to_device
+from transept.core.request.grammars import Grammars
+from transept.core.request.guided import Grammar, Guide
+from transept.core.scheduling.step import SequenceData
+from transept.errors import RequestFailedError
+
+DEAD = "NoExtension"  # begins llguidance's error if no token continues the text
+MOST_STATES = 2048  # of all grammars, a few KB each
+
+State = tuple[Guide, tuple[int, ...]]  # with the tokens written so far
+
+
+class GrammarMasks:
+    """Makes the masks of one device's sampler. grammars: of this process."""
+
+    def __init__(self, device: torch.device, grammars: Grammars) -> None:
+        self.device, self._grammars = device, grammars
+        self._matchers: OrderedDict[State, Any] = OrderedDict()  # LLMatcher
+        self._executor: Any = None  # llguidance's thread pool
+
+    def forbid(
+        self,
+        logits: Tensor,
+        rows: Sequence[tuple[Guide | Grammar, SequenceData, int]],
+        ends: Sequence[int],
+    ) -> None:
+        """Set the logits of tokens that may not come next to minus infinity, in [rows, vocabulary].
+
+        rows: grammar, sequence, and number of its first output tokens that do not belong to the text. ends: tokens that
+        end a text; they may come where it is complete. A row that breaks its grammar, as a draft may, or that cannot
+        continue is left without any token.
+        Raises RequestFailedError for a grammar that is too complex.
+        """
+        keys: dict[State, int] = {}  # -> the line of the mask
+        lines, matchers, num_words = [], [], 0
+        for given, data, num_before in rows:
+            grammar = self._grammars(given) if isinstance(given, Guide) else given
+            num_words = grammar.num_words
+            key = grammar.guide, (*data.output_token_ids[num_before:],)
+            if key not in keys:
+                keys[key] = len(keys)
+                matcher = self._matcher(grammar, key)
+                matchers += [] if matcher is None else [(matcher, keys[key])]
+            lines.append(keys[key])
+        words = np.zeros((len(keys), num_words), np.int32)
+        self._compute(matchers, words)
+        by_line = [*keys]
+        for matcher, line in matchers:
+            if matcher.get_error().startswith(DEAD):
+                words[line] = 0
+            elif matcher.is_error():
+                self._compute_anew(by_line[line], line, words)
+        end = self._grammars.end
+        allowed = np.unpackbits(words.view(np.uint8), axis=1, count=end + 1, bitorder="little").view(np.bool_)
+        allowed[:, list(ends)] = allowed[:, end, None]
+        forbidden = ~allowed[:, : logits.shape[1]]
+        forbidden = forbidden if len(keys) == len(rows) else forbidden[lines]
+        logits.masked_fill_(to_device(torch.from_numpy(forbidden), self.device), float("-inf"))
+
+    def _compute_anew(self, key: State, line: int, words: Any) -> None:
+        """Compile a grammar anew, whose automaton has reached its limits, and compute a mask. Drops its states."""
+        guide = key[0]
+        for each in [each for each in self._matchers if each[0] == guide]:
+            del self._matchers[each]
+        self._grammars.forget(guide)
+        matcher = self._matcher(self._grammars(guide), key)
+        self._compute([(matcher, line)], words)
+        if matcher.is_error():
+            del self._matchers[key]
+            self._raise_complex(guide, matcher)
+
+    def _matcher(self, grammar: Grammar, key: State) -> Any:
+        """Return the matcher after some tokens, which nobody else advances; None if they break the grammar."""
+        guide, tokens = key
+        found = self._matchers.get(key)
+        if found is None:
+            before = self._matchers.get((guide, tokens[:-1])) if tokens else None
+            found = (grammar.start if before is None else before).deep_copy()
+            new = tokens if before is None else tokens[-1:]
+            if not found.consume_tokens(list(new)):
+                if "satisfy the grammar" not in found.get_error():
+                    self._raise_complex(guide, found)
+                return None
+            self._matchers[key] = found
+            if len(self._matchers) > MOST_STATES:
+                self._matchers.popitem(last=False)
+        return found
+
+    def _raise_complex(self, guide: Guide, matcher: Any) -> NoReturn:
+        self._grammars.forget(guide)
+        reason = " ".join(matcher.get_error().partition("\n")[0].split())[:100]
+        raise RequestFailedError(
+            f"the {guide.kind} of guided is too complex: the tokens that may come next are not found within the limits "
+            f"({reason}). Simplify it"
+        )
+
+    def _compute(self, matchers: list[tuple[Any, int]], words: Any) -> None:
+        """Compute masks into words [masks, 32-bit words], on several threads."""
+        from llguidance import LLExecutor
+        from llguidance.numpy import fill_next_token_bitmask_par
+
+        if self._executor is None:
+            self._executor = LLExecutor(torch.get_num_threads())
+        fill_next_token_bitmask_par(self._executor, matchers, words)
