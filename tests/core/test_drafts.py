@@ -95,10 +95,9 @@ def assert_nothing_is_held(engine: Engine) -> None:
 
 def test_a_batch_of_all_kinds(plain: Any) -> None:
     engine, words, params, expected = plain
-    drafting, before = engine.scheduler.drafting, engine.core.statistics.num_steps
+    statistics = engine.core.statistics
     assert_same(engine.generate(words, with_drafts(params, expected, engine), progress=False), expected)
-    assert 50 < drafting.num_accepted_tokens < drafting.num_draft_tokens
-    assert engine.core.statistics.num_steps > before
+    assert 50 < statistics.num_accepted_tokens < statistics.num_draft_tokens
     assert_nothing_is_held(engine)
 
 
@@ -141,22 +140,31 @@ def test_windows_free_blocks_behind_a_draft(monkeypatch: pytest.MonkeyPatch) -> 
     expected = engine.generate(WORDS, GREEDY, progress=False)
     asked = with_drafts([GREEDY] * len(WORDS), expected, engine)
     assert_same(engine.generate(WORDS, asked, progress=False), expected)
-    assert engine.scheduler.drafting.num_accepted_tokens
+    assert engine.core.statistics.num_accepted_tokens
     assert_nothing_is_held(engine)
 
 
 def test_a_right_draft_saves_its_length_in_steps(plain: Any) -> None:
     engine = plain[0]
     (expected,) = engine.generate(WORDS[0], GREEDY)
-    drafting = engine.scheduler.drafting
-    before = engine.core.statistics.num_steps, drafting.num_draft_tokens, drafting.num_accepted_tokens
+    before, statistics = dataclasses.replace(engine.core.statistics), engine.core.statistics
     tokens = expected.outputs[0].token_ids
     (ours,) = engine.generate(WORDS[0], dataclasses.replace(GREEDY, draft_tokens=tokens, draft_length=4))
     assert_same([ours], [expected])
     # The prompt's step draws one token, each further one five; the 24th is the last.
-    assert engine.core.statistics.num_steps - before[0] == 1 + 5
-    accepted = drafting.num_accepted_tokens - before[2]
-    assert accepted == drafting.num_draft_tokens - before[1] == 24 - 6
+    assert statistics.num_steps - before.num_steps == 1 + 5
+    accepted = statistics.num_accepted_tokens - before.num_accepted_tokens
+    assert accepted == statistics.num_draft_tokens - before.num_draft_tokens == 24 - 6
+    assert statistics.num_decoder_tokens - before.num_decoder_tokens == 24
+
+
+def test_a_long_prompt_is_computed_with_the_draft(plain: Any) -> None:
+    engine, given = plain[0], {"encoder_prompt": WORDS[0], "decoder_prompt": {"prompt_tokens": [2, 0, *range(4, 14)]}}
+    (expected,) = engine.generate(given, GREEDY)
+    before, tokens = engine.core.statistics.num_steps, expected.outputs[0].token_ids
+    (ours,) = engine.generate(given, dataclasses.replace(GREEDY, draft_tokens=tokens, draft_length=7))
+    assert_same([ours], [expected])
+    assert engine.core.statistics.num_steps - before == 3  # eight tokens in each
 
 
 def test_a_failing_processor_fails_alone_with_its_draft(plain: Any) -> None:
@@ -171,10 +179,10 @@ def test_a_failing_processor_fails_alone_with_its_draft(plain: Any) -> None:
 def test_texts_are_drafts_too(plain: Any) -> None:
     engine = plain[0]
     (expected,) = engine.generate(WORDS[0], SamplingParams(temperature=0.0, max_tokens=24))
-    before = engine.scheduler.drafting.num_accepted_tokens
+    before = engine.core.statistics.num_accepted_tokens
     draft = SamplingParams(temperature=0.0, max_tokens=24, draft_tokens=expected.outputs[0].text, draft_length=4)
     assert_same(engine.generate(WORDS[0], draft), [expected])
-    assert engine.scheduler.drafting.num_accepted_tokens > before
+    assert engine.core.statistics.num_accepted_tokens > before
 
 
 def test_a_beam_search_refuses_drafts() -> None:

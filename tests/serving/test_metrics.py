@@ -58,6 +58,21 @@ def test_a_transcription_is_counted(counted: ServeProcess, speech_dir: Path, tin
     assert not any("bart" in name for name in changed)
 
 
+def test_drafts_are_counted(counted: ServeProcess) -> None:
+    asked = {"model": "bart", "prompt": "transept", "max_tokens": 12, "num_beams": 1, "temperature": 0}
+    url = f"{counted.url}/v1/completions"
+    plain = httpx.post(url, json=asked, timeout=PATIENCE).json()["choices"]
+    before = counted.metrics()
+    draft = {"draft_tokens": plain[0]["text"], "draft_length": 3}
+    assert httpx.post(url, json=asked | draft, timeout=PATIENCE).json()["choices"] == plain
+    changed = grown(before, counted.metrics())
+    drafts, tokens, accepted = (
+        changed[f"transept_{name}_total", "bart"] for name in ("drafts", "draft_tokens", "draft_accepted_tokens")
+    )
+    assert 0 < accepted <= tokens <= 3 * drafts
+    assert changed["transept_decoder_tokens_total", "bart"] == changed["transept_steps_total", "bart"] + accepted
+
+
 def test_encoder_inputs_that_were_known_are_counted(counted: ServeProcess) -> None:
     asked = {"model": "bart", "prompt": ["The rain in Spain.", "The plain."], "max_tokens": 3}
     httpx.post(f"{counted.url}/v1/completions", json=asked, timeout=PATIENCE)

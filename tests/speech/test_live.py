@@ -30,6 +30,7 @@ from transept import (
     aio,
 )
 from transept.core.jobs.job import Offload, Signal, Submit
+from transept.core.scheduling.draft_lengths import DraftLengths
 from transept.plugins.whisper.published import live_policy
 from transept.speech.live.feed import Feed
 from transept.speech.live.hypothesis import HeardWord
@@ -110,6 +111,22 @@ def events(transcriber: Transcriber, speech: np.ndarray) -> list[Any]:
 
 def test_committed_text_is_what_is_said(events: list[Any]) -> None:
     assert jiwer.wer(normalize(SPOKEN), normalize(text_of(events))) < 0.15
+
+
+def test_drafts_of_the_last_pass_save_steps_and_change_no_event(
+    transcriber: Transcriber, speech: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statistics, found, steps = transcriber.engine.core.statistics, [], []
+    for most in (0, 16):  # tokens of a draft, whatever the times of steps are
+        monkeypatch.setattr(
+            DraftLengths, "choose", lambda _, drafters, lengths, __, m=most: [min(m, n) for n in lengths]
+        )
+        before = statistics.num_steps
+        found.append([(event, vars(event)) for event in played(transcriber, speech[: 6 * 16_000])])
+        steps.append(statistics.num_steps - before)
+    texts = [[(type(event), given.get("text")) for event, given in each] for each in found]
+    assert texts[0] == texts[1]
+    assert steps[1] < steps[0]
 
 
 def test_words_are_committed_while_the_utterance_goes_on(events: list[Any]) -> None:

@@ -19,6 +19,7 @@ from transept.core.execution.executor import Executor
 from transept.core.outputs import RequestOutput
 from transept.core.request.inputs import PreparedRequest
 from transept.core.scheduling.beam_search import BeamSearch
+from transept.core.scheduling.drafting import drop_drafts
 from transept.core.scheduling.in_flight import SchedulerOutputs
 from transept.core.scheduling.look_ahead import can_look_ahead, pending
 from transept.core.scheduling.scheduler import Scheduler
@@ -198,8 +199,7 @@ class EngineCore:
             if other is not step and other.error is None and other.output is None:
                 other.output = self.executor.collect(other.number)
         waiting, encodes = step.groups, []
-        for seq in (seq for group in waiting for seq in group.unfinished_seqs):
-            seq.draft_token_ids.clear()
+        drop_drafts(waiting)
         for each in step.encodes:
             again = each.waits  # otherwise, its blocks may have been reallocated
             self.scheduler.forget_encoded(each.group, each.part.cross_block_table, waiting if again else ())
@@ -275,17 +275,18 @@ class EngineCore:
 
     def _append_draft(self, group: SequenceGroup, seq: Sequence, tokens: list[SampledToken]) -> None:
         """Append the accepted tokens of a sequence's draft and the one after them, up to the sequence's end."""
-        self.scheduler.drafting.judged(seq, len(tokens))
+        num_before, num_drafted = len(seq.output_token_ids), self.scheduler.drafting.judged(seq, len(tokens))
         seq.draft_token_ids.clear()
-        for index, token in enumerate(tokens):
+        for token in tokens:
             if math.isnan(token.logprob):
                 raise no_token(group.sampling_params)
             seq.append_token(token)
             self.stop_checker.check(seq, group.sampling_params)
             if seq.finished:
-                return
-            self.statistics.num_decoder_tokens += bool(index)
-        self.scheduler.block_manager.drop_draft_slots(seq)
+                break
+        else:
+            self.scheduler.block_manager.drop_draft_slots(seq)
+        self.statistics.drafted(num_drafted, len(seq.output_token_ids) - num_before - 1)
 
     def _advance_beams(self, group: SequenceGroup, search: BeamSearch, sampled: dict[int, list[SampledToken]]) -> None:
         """Append the beams' new tokens: some beams fork, some are dropped, and all end when the search is done.

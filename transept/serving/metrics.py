@@ -196,6 +196,19 @@ OF_ENGINES: tuple[tuple[Any, str, str, Callable[[AsyncEngine], float]], ...] = (
         "Generated tokens, including every beam of a beam search",
         lambda engine: engine.engine.core.statistics.num_decoder_tokens,
     ),
+    (CounterMetricFamily, "drafts", "Drafts computed", lambda engine: engine.engine.core.statistics.num_drafts),
+    (
+        CounterMetricFamily,
+        "draft_tokens",
+        "Tokens of drafts computed",
+        lambda engine: engine.engine.core.statistics.num_draft_tokens,
+    ),
+    (
+        CounterMetricFamily,
+        "draft_accepted_tokens",
+        "Tokens of drafts that became tokens of the output",
+        lambda engine: engine.engine.core.statistics.num_accepted_tokens,
+    ),
     (CounterMetricFamily, "encoder_runs", "Encoder inputs computed", lambda engine: engine.engine.num_encoder_runs),
     (
         CounterMetricFamily,

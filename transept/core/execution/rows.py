@@ -31,7 +31,7 @@ class DecodeRows:
         tokens. Each row of a request attends to all of these. The block tables of self-attention change from step to
         step; these do not.
     pending: row -> sequence id, for tokens that the previous step drew and that are not on the host yet.
-    sampled: the rows whose logits are needed: each sequence's last one, and all rows of a sequence with a draft.
+    sampled: the rows whose logits are needed: those of each sequence's last token and of its draft.
     """
 
     token_ids: list[int] = field(default_factory=list)
@@ -60,7 +60,7 @@ class DecodeRows:
             for seq_id, data in group.seq_data.items():
                 table, length = group.block_tables[seq_id], data.num_tokens
                 if group.is_prefill:
-                    rows._add_prompt(data.token_ids, table, block_size, spans)
+                    rows._add_prompt(data.token_ids + data.draft_token_ids, table, block_size, spans)
                 else:
                     # The table begins after the blocks that the window has freed.
                     freed = num_blocks_behind(length, window, block_size) * block_size
@@ -68,9 +68,8 @@ class DecodeRows:
                         rows.pending[len(rows.token_ids)] = seq_id
                     rows._add_token(data.last_token_id, length - 1, freed, table, block_size)
                     for position, token in enumerate(data.draft_token_ids, length):
-                        rows.sampled.append(len(rows.token_ids) - 1)
                         rows._add_token(token, position, freed, table, block_size)
-                rows.sampled.append(len(rows.token_ids) - 1)
+                rows.sampled.extend(range(len(rows.token_ids) - 1 - len(data.draft_token_ids), len(rows.token_ids)))
             rows._add_request(group)
         return rows
 

@@ -1,4 +1,4 @@
-"""Drafting: gives sequences their drafts in a step, and counts how many draft tokens are accepted.
+"""Drafting: gives sequences their drafts in a step, and learns from their acceptance and from the times of steps.
 
 The scheduler calls `add_drafts` once it has decided a step, and the engine core reports the results. Drafts take only
 rows and blocks that nothing else needs, and their blocks are free again before the next step of their request. So a
@@ -17,9 +17,10 @@ from transept.core.scheduling.drafter import Drafter
 from transept.core.scheduling.in_flight import SchedulerOutputs
 from transept.core.scheduling.sequence import Sequence
 from transept.core.scheduling.sequence_group import SequenceGroup
-from transept.core.scheduling.step import PENDING
+from transept.core.scheduling.step import PENDING, SequenceGroupMetadata
 
-MOST_ROWS = 32  # of a step with drafts, unless max_num_seqs is larger
+MOST_ROWS = 32  # whose logits a step with drafts computes, unless max_num_seqs is larger
+SHORTEST_PROMPT = 9  # tokens; see MOST_PROMPT_ROWS of the decoder runner
 LONGEST_DRAFT = 16  # tokens
 MISSES = 8  # steps without a draft after which a GPU's next step need not wait for the tokens
 LOOK_AHEAD = 32  # steps after which it waits again
@@ -38,14 +39,12 @@ class Drafting:
     """The drafts of one engine.
 
     vocab_size: of the decoder; the encoder's tokens may have larger ids.
-    num_drafts, num_draft_tokens, num_accepted_tokens: drafts that were computed, their tokens, and the accepted ones.
     """
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._config = config
         self.vocab_size = 1 << 62  # set by Engine
         self._lengths = DraftLengths()
-        self.num_drafts = self.num_draft_tokens = self.num_accepted_tokens = 0
 
     def needs_tokens(self, group: SequenceGroup) -> bool:
         """True if the group's tokens must be known before its next step is scheduled."""
@@ -59,13 +58,15 @@ class Drafting:
     ) -> None:
         """Add drafts to sequences of a step, which has room for them. running: groups that hold blocks."""
         decodes = outputs.step.decodes
-        num_rows = sum(each.num_rows for each in decodes)
         outputs.num_seqs = sum(len(each.seq_data) for each in decodes)
         outputs.only_decodes = not outputs.step.encodes and not any(each.is_prefill for each in decodes)
-        offers = [*self._offers(each.group for each in outputs.waiting if not each.part.is_prefill)]
+        offers = [*self._offers(each.group for each in outputs.waiting if _takes_draft(each.part))]
         if not offers:
             return
-        room = min(self._config.max_decoder_tokens, max(MOST_ROWS, self._config.max_num_seqs)) - num_rows
+        room = min(
+            self._config.max_decoder_tokens - sum(each.num_rows for each in decodes),
+            max(MOST_ROWS, self._config.max_num_seqs) - outputs.num_seqs,
+        )
         reserve = sum(len(group.seqs) for group in running)
         lengths = self._lengths.choose(
             [each.drafter for each in offers],
@@ -108,17 +109,30 @@ class Drafting:
                     drafter.num_misses = 0
                     yield _Offer(group, seq, drafter, tokens)
 
-    def judged(self, seq: Sequence, num_drawn: int) -> None:
-        """Record the fate of a sequence's draft. num_drawn: tokens that its step drew."""
+    def judged(self, seq: Sequence, num_drawn: int) -> int:
+        """Record the fate of a sequence's draft, and return its length. num_drawn: tokens that its step drew."""
         drafter, num_drafted = seq.drafter, len(seq.draft_token_ids)
         assert drafter is not None
         num_accepted = num_drawn - 1
-        self.num_drafts += 1
-        self.num_draft_tokens += num_drafted
-        self.num_accepted_tokens += num_accepted
         self._lengths.judged(drafter, drafter.strength, num_accepted, int(num_accepted < num_drafted))
+        return num_drafted
 
     def ended(self, outputs: SchedulerOutputs, seconds: float) -> None:
         """Record a step's time."""
         if outputs.only_decodes and outputs.num_seqs:
             self._lengths.times(outputs.num_seqs).ended(outputs.num_draft_tokens, seconds)
+
+
+def _takes_draft(part: SequenceGroupMetadata) -> bool:
+    """True if a request may have a draft in its part of a step.
+
+    Not before its samples fork. A short prompt has none, because it is computed like the tokens of other requests.
+    """
+    return part.num_samples == 1 and (not part.is_prefill or part.num_rows >= SHORTEST_PROMPT)
+
+
+def drop_drafts(groups: Iterable[SequenceGroup]) -> None:
+    """Remove the drafts of a step that is computed again, in case one of them made it fail."""
+    for group in groups:
+        for seq in group.unfinished_seqs:
+            seq.draft_token_ids.clear()

@@ -12,13 +12,25 @@ class StepStatistics:
 
     num_encoder_tokens: rows of encoder outputs computed, excluding those found in the cache.
     num_decoder_tokens: tokens drawn; in a beam search, one for each beam.
+    num_drafts, num_draft_tokens, num_accepted_tokens: drafts computed, their tokens, and those of them that sequences
+        took. Each draft also yields one further token.
     observer: called after each step, in the thread that drives the engine, with the seconds it took. It must not raise.
     """
 
     num_steps: int = 0
     num_encoder_tokens: int = 0
     num_decoder_tokens: int = 0
+    num_drafts: int = 0
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
     observer: Callable[[float], None] | None = None
+
+    def drafted(self, num_tokens: int, num_accepted: int) -> None:
+        """Count a draft of so many tokens, of which a sequence took so many."""
+        self.num_drafts += 1
+        self.num_draft_tokens += num_tokens
+        self.num_accepted_tokens += num_accepted
+        self.num_decoder_tokens += num_accepted
 
     def ended(self, seconds: float, num_decoder_tokens: int) -> None:
         """Count a step that has ended."""

@@ -82,7 +82,7 @@ class SequenceGroupMetadata:
 
     The next step uses the same object if nothing but the live lists has changed.
 
-    is_prefill: True if every decoder token is computed; else one token of each sequence is.
+    is_prefill: True if every decoder token is computed; else one token of each sequence is. With both, its draft.
     encode_id: of the encode in the same step that writes the cross table; None if an earlier step wrote it.
     num_encoder_tokens: length of the encoder's output.
     num_samples: number of tokens to draw from each sequence's logits, above 1 only before a request's samples fork; for
@@ -102,9 +102,9 @@ class SequenceGroupMetadata:
     @property
     def num_rows(self) -> int:
         """Number of decoder tokens that the step computes."""
-        if self.is_prefill:
-            return sum(data.num_tokens for data in self.seq_data.values())
-        return sum(1 + len(data.draft_token_ids) for data in self.seq_data.values())
+        return sum(
+            (data.num_tokens if self.is_prefill else 1) + len(data.draft_token_ids) for data in self.seq_data.values()
+        )
 
     def without_drafts(self) -> SequenceGroupMetadata | None:
         """Return the request without its drafts, which a logits processor may not expect; None if it has none."""

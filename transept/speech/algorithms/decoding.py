@@ -104,11 +104,13 @@ def decode_with_fallback(
     temperatures: Sequence[float],
     context: int | None,
     stop_at_repetition: int | None = None,
+    draft: Sequence[int] = (),
 ) -> Generator[Any, Any, DecodedWindow]:
     """A job: the first result that needs no fallback, or the last one.
 
     heard: the window. prompt: of the decoder. temperatures: in the order of attempts. context: number of frames that
-    the encoder reads; None: the whole window. stop_at_repetition: see SamplingParams.
+    the encoder reads; None: the whole window. stop_at_repetition: see SamplingParams. draft: draft_tokens
+    of the first attempt.
     """
     model, options = heard.model, heard.options
     no_speech, probe = model.tokenizer.control.no_speech, None
@@ -117,7 +119,7 @@ def decode_with_fallback(
     no_speech_prob = 0.0
     for attempt, temperature in enumerate(temperatures):
         model.num_temperature_retries += attempt > 0
-        params = _sampling_params(heard, temperature, prompt, probe, stop_at_repetition)
+        params = _sampling_params(heard, temperature, prompt, probe, stop_at_repetition, () if attempt else draft)
         (output,) = yield Submit([model.request(heard.features, prompt.tokens, params, context)])
         if probe is not None:
             no_speech_prob = math.exp(output.prompt_probe.logprobs[0])
@@ -138,6 +140,7 @@ def _sampling_params(
     prompt: WindowPrompt,
     probe: PromptProbe | None,
     stop_at_repetition: int | None,
+    draft: Sequence[int],
 ) -> SamplingParams:
     """Return the parameters of one attempt. All are set, so the checkpoint's settings have no effect."""
     model, options = heard.model, heard.options
@@ -179,6 +182,7 @@ def _sampling_params(
         logprobs=1 if options.token_logprobs else None,
         prompt_probe=probe,
         detokenize=False,
+        draft_tokens=draft if search["num_beams"] == 1 else None,
         **search,
     )
 

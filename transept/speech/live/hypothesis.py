@@ -68,6 +68,7 @@ def hear(
     prompt: WindowPrompt,
     temperatures: Sequence[float],
     context: int | None,
+    draft: Sequence[int] = (),
     *,
     last: bool,
 ) -> Generator[Any, Any, Hypothesis]:
@@ -75,14 +76,14 @@ def hear(
 
     heard: the kept audio, with its features. begin, settled: seconds of the stream at which the audio begins, and at
     which the last committed word ends. prompt: its prefix has the tokens of the committed words. context: number of
-    frames that the encoder reads; None: the whole window. last: False: stop at a repetition, and return no
-    words of a text that is not trusted.
+    frames that the encoder reads; None: the whole window. draft: token ids of an earlier hypothesis. last: False: stop
+    at a repetition, and return no words of a text that is not trusted.
     The pass is two requests that share the encoder's output: one decodes, the other measures the attention of each
     token.
     """
     model, options = heard.model, heard.options
     shortest = None if last or options.keywords else SHORTEST_RUN
-    decoded = yield from decode_with_fallback(heard, prompt, temperatures, context, shortest)
+    decoded = yield from decode_with_fallback(heard, prompt, temperatures, context, shortest, draft)
     is_trusted = (
         decoded.is_finished
         and not decoded.needs_fallback(options)

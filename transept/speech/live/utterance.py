@@ -90,7 +90,8 @@ class Utterance:
         frames = self._frames_read(heard)
         begin, settled = self.cut / SAMPLE_RATE, self._settled
         prompt = self._prompt(language, context)
-        hypothesis = yield from hear(heard, begin, settled, prompt, options.temperatures[:1], frames, last=last)
+        draft = [] if self.last is None else [token for word in self.last.words for token in word.timing.tokens]
+        hypothesis = yield from hear(heard, begin, settled, prompt, options.temperatures[:1], frames, draft, last=last)
         if not hypothesis.is_trusted and hypothesis.decoded.text:
             context.clear()  # which may have misled the decoder
             if last:
