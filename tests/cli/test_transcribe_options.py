@@ -248,7 +248,7 @@ def test_the_number_of_temperatures_is_bounded() -> None:
 
 def test_files_of_words_are_read(tmp_path: Path) -> None:
     words, terms = tmp_path / "words.txt", tmp_path / "terms.txt"
-    words.write_text("# names\nDashwood\n\n Norland \n")
+    words.write_text("# names\nDashwood\t2.5\n\n Norland \n")
     terms.write_text("dash wood = Dashwood\n")
     found = transcription_options(parsed("--hotwords-file", str(words), "--glossary", str(terms)))
     assert found["hotwords"] == "Dashwood, Norland"

@@ -196,7 +196,8 @@ def transcription_options(arguments: argparse.Namespace) -> dict[str, Any]:
             increment = None  # a list of temperatures is complete
         options["temperature"] = rising_temperatures(first, increment)
     if command.hotwords_file is not None:
-        listed = ", ".join(line.strip() for line in lines_of("hotwords_file", command.hotwords_file))
+        lines = lines_of("hotwords_file", command.hotwords_file)
+        listed = ", ".join(line.split("\t")[0].strip() for line in lines)  # without boosts, as in a file of keywords
         options["hotwords"] = ", ".join(filter(None, [options.get("hotwords"), listed])) or None
     if "glossary" in options:
         options["glossary"] = glossary_terms("glossary", Path(options["glossary"]))
