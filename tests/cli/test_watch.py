@@ -12,7 +12,8 @@ from command_line import Command
 from many_files import OPTIONS, RATE, make_model
 
 from transept.cli.run_summary import RunSummary
-from transept.cli.watch import FolderWatch, last_line
+from transept.cli.watch import FolderWatch, last_line, of_one
+from transept.speech.options import TranscriptionOptions
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +56,14 @@ def test_a_recording_is_taken_once_its_size_stays(tmp_path: Path) -> None:
     talk.write_bytes(b"abc")
     assert names(watched, 50.0) == []
     assert names(watched, 55.0) == ["talk.wav"]
+
+
+def test_the_file_of_added_voices_may_be_missing_at_first(tmp_path: Path) -> None:
+    given = {"voices": tmp_path / "voices.json", "add_voices": True, "same_speakers": True, "language": "en"}
+    checked = TranscriptionOptions(**of_one(given))
+    assert checked.diarize
+    assert not checked.add_voices
+    assert checked.language == "en"
 
 
 def test_results_that_are_newer_are_left(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic, sleep
@@ -109,8 +109,7 @@ def watch(arguments: argparse.Namespace) -> int:
 
                 engine = {**engine_options(arguments), **speech_engine(arguments, options)}
                 transcriber = Transcriber(arguments.model, **engine)
-            of_one = {name: value for name, value in options.items() if name not in OF_SEVERAL}
-            transcriber.job(b"", **of_one).close()  # raises for options that the model does not support
+            transcriber.job(b"", **of_one(options)).close()  # raises for options that the model does not support
             print_stderr(f"watching {escape_name(arguments.folder)}; Ctrl+C ends")
             while True:
                 tasks = watched.ready(monotonic())
@@ -122,6 +121,15 @@ def watch(arguments: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             print_stderr(last_line(summary, num_begun))
             return 0
+
+
+def of_one(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of one recording. Voices that are added are left out, because their file may be missing."""
+    own = {name: value for name, value in options.items() if name not in OF_SEVERAL}
+    if options.get("add_voices"):
+        own.pop("voices", None)
+        own["diarize"] = True
+    return own
 
 
 def last_line(summary: RunSummary, num_begun: int) -> str:
