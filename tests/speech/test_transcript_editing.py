@@ -105,7 +105,7 @@ def test_segments_are_split_and_joined() -> None:
             TWO.split(0, **wrong)
     with pytest.raises(ParameterError, match="index must be the index of a segment, from 0 to 1, not 2"):
         TWO.split(2, word=1)
-    with pytest.raises(ParameterError, match="last comes before first"):
+    with pytest.raises(ParameterError, match="last is 0 and comes before first, 1; exchange them"):
         TWO.joined(1, 0)
 
 

@@ -109,7 +109,12 @@ def split(segments: Sequence[Segment], index: int, word: int | None = None, time
     """
     segment = _segment_at(segments, index)
     if (word is None) == (time is None):
-        raise ParameterError("give {word} or {time}, one of them", param="word", value=word, others={"time": time})
+        raise ParameterError(
+            "{word} and {time} both say where to cut: give exactly one of them",
+            param="word",
+            value=word,
+            others={"time": time},
+        )
     if word is not None and not _is_integer(word):
         raise wrong_field("word", "the index of a word", word)
     if time is not None:
@@ -141,7 +146,8 @@ def joined(segments: Sequence[Segment], first: int, last: int) -> list[Segment]:
     one = _segment_at(segments, first, "first")
     _segment_at(segments, last, "last")
     if last < first:
-        raise ParameterError("{last} comes before {first}", param="last", value=last, others={"first": first})
+        message = f"{{last}} is {last} and comes before {{first}}, {first}; exchange them"
+        raise ParameterError(message, param="last", value=last, others={"first": first})
     run = segments[first : last + 1]
     has_words = all(segment.words is not None for segment in run)
     has_logprobs = all(segment.token_logprobs is not None for segment in run)

@@ -83,7 +83,7 @@ def _of_json(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        lines = ""
+        lines = " Give the whole file of a transcript."
         if text.lstrip().startswith("{") and "Extra data" in str(error):
             lines = " If each line is a transcript, write one of them to a file."
         raise ParameterError(f"it is not JSON ({error}).{lines}", param="file") from None
