@@ -26,7 +26,7 @@ from transept.speech.live_options import LiveOptions
 from transept.speech.options import TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.vad.options import VadOptions
-from transept.text.options import ScoringOptions, TranslationOptions
+from transept.text.options import EmbeddingOptions, ScoringOptions, TranslationOptions
 from transept.vision.options import ReadingOptions
 
 PAGE = Path(__file__).parent / "options.md"
@@ -62,6 +62,11 @@ SECTIONS = [  # title, class, where its options are accepted
     ("Generation", SamplingParams, "`Engine.generate`, text tasks, `/v1/completions`"),
     ("Text tasks", TranslationOptions, "`transept.summarize`, `translate`, `generate`, `TextGenerator`, HTTP"),
     ("Scores", ScoringOptions, "`transept.score`, `TextGenerator.score`, `transept score`. `chunk` is refused"),
+    (
+        "Embeddings",
+        EmbeddingOptions,
+        "`transept.embed`, `TextGenerator.encode`, `transept embed`, HTTP. `chunk` is refused",
+    ),
     ("Chapters", ChapterOptions, "`transept summarize`"),
     ("Images", ReadingOptions, "`transept.read_text`, `caption`, `VisionReader`, `transept read`, HTTP"),
     ("Pages of a PDF", PageOptions, "`pdf_pages`, `transept read`, HTTP"),

@@ -26,7 +26,7 @@ from transept.speech.live_options import NOT_OF_LIVE, LiveOptions
 from transept.speech.options import NOT_OF_ALIGNMENT, TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.vad.options import VadOptions
-from transept.text.options import ScoringOptions, TextOptions, TranslationOptions
+from transept.text.options import EmbeddingOptions, ScoringOptions, TextOptions, TranslationOptions
 from transept.vision.options import ReadingOptions
 
 PACKAGE = Path(__file__).parent.parent / "transept"
@@ -113,6 +113,8 @@ FILES = {
         ),
         Keywords("ScoringKeywords", "a score", ScoringOptions, without=["chunk"]),
         _with_engine("ScoringAndEngineKeywords", "a score", "ScoringKeywords"),
+        Keywords("EmbeddingKeywords", "an embedding", EmbeddingOptions, without=["chunk"]),
+        _with_engine("EmbeddingAndEngineKeywords", "an embedding", "EmbeddingKeywords"),
         _with_engine("TextAndEngineKeywords", "a text task", "TextKeywords"),
         _with_engine("TranslationAndEngineKeywords", "a translation", "TranslationKeywords"),
     ),

@@ -77,10 +77,12 @@ if TYPE_CHECKING:
     from transept.speech.transcript import TranscriptionInfo as TranscriptionInfo
     from transept.speech.vad.options import VadOptions as VadOptions
     from transept.speech.voices.store import Voices as Voices
+    from transept.text.embedding import TextEmbedding as TextEmbedding
     from transept.text.generated_text import GeneratedText as GeneratedText
     from transept.text.generated_text import TextUpdate as TextUpdate
     from transept.text.generator import TextGenerator as TextGenerator
     from transept.text.scoring import TextScore as TextScore
+    from transept.text.tasks import embed as embed
     from transept.text.tasks import generate as generate
     from transept.text.tasks import score as score
     from transept.text.tasks import summarize as summarize
@@ -119,10 +121,11 @@ _NAMES_OF_MODULES = {
     "transept.speech.transcript": "DetectedLanguage Transcript TranscriptionInfo",
     "transept.speech.vad.options": "VadOptions",
     "transept.speech.voices.store": "Voices",
+    "transept.text.embedding": "TextEmbedding",
     "transept.text.generated_text": "GeneratedText TextUpdate",
     "transept.text.generator": "TextGenerator",
     "transept.text.scoring": "TextScore",
-    "transept.text.tasks": "generate score summarize translate",
+    "transept.text.tasks": "embed generate score summarize translate",
     "transept.vision.image_text": "ImageText",
     "transept.vision.reader": "VisionReader",
     "transept.vision.tasks": "caption read_text",

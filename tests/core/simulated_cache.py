@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 from transept.core.request.inputs import DecoderInputs, EncoderDecoderInputs, EncoderInputs, PreparedRequest
+from transept.core.request.pooling import Pooling
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.sequence import Sequence
 from transept.core.scheduling.sequence_group import SequenceGroup
@@ -20,11 +21,12 @@ def make_group(
     max_tokens: int = 8,
     arrival: int = 0,
     content_key: bytes | None = None,
+    pooling: Pooling | None = None,
 ) -> SequenceGroup:
     encoder = EncoderInputs(None, list(range(encoder_tokens)), encoder_tokens, content_key=content_key)
     inputs = EncoderDecoderInputs(encoder, DecoderInputs(None, prompt))
     params = SamplingParams(n=n, max_tokens=max_tokens, temperature=1.0)
-    return SequenceGroup(request_id, PreparedRequest(inputs, params), _SEQ_IDS, arrival)
+    return SequenceGroup(request_id, PreparedRequest(inputs, params, pooling), _SEQ_IDS, arrival)
 
 
 def fork(parent: Sequence) -> Sequence:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from itertools import pairwise
 
+import numpy as np
 from simulated_cache import SimulatedCache, encoded, fork, make_group
 
 from transept.core.config import SchedulerConfig
 from transept.core.engine_core import URGENT
+from transept.core.request.pooling import Pooling
 from transept.core.scheduling.block_manager import BlockSpaceManager
 from transept.core.scheduling.encoder_slices import EncoderSlices
 from transept.core.scheduling.in_flight import SchedulerOutputs
@@ -44,6 +46,7 @@ class Simulation:
         self.scheduler = make_scheduler(self.config, self.manager, slices)
         self.slices, self.since_urgent = slices is not None, URGENT_STEPS
         self.layers: dict[int, int] = {}  # of encodes under way, by their id
+        self.num_embedded = 0
         self.num_sliced = 0  # encodes that took several steps, to their end
         self.cache = SimulatedCache(BLOCK_SIZE)
         self.arrivals = 0
@@ -64,10 +67,18 @@ class Simulation:
         """content: the encoder input is that of all others of this length."""
         name, key = f"r{self.arrivals}", bytes([encoder]) if content else None
         arrival = self.arrivals - (URGENT if urgent else 0)
-        group = make_group(name, encoder, [self.arrivals] * prompt, n, max_tokens, arrival, key)
+        return self._add(make_group(name, encoder, [self.arrivals] * prompt, n, max_tokens, arrival, key))
+
+    def add_encode(self, encoder: int) -> SequenceGroup:
+        """Add a request that only encodes."""
+        return self._add(
+            make_group(f"r{self.arrivals}", encoder, [], arrival=self.arrivals, pooling=Pooling(), content_key=b"same")
+        )
+
+    def _add(self, group: SequenceGroup) -> SequenceGroup:
         self.arrivals += 1
         self.scheduler.add_seq_group(group)
-        self.groups[name] = group
+        self.groups[group.request_id] = group
         return group
 
     def step(self) -> SchedulerOutputs:
@@ -82,6 +93,7 @@ class Simulation:
         drawn = [self.run(index, outputs) for index in range(len(outputs.waiting))]
         for group, tokens in zip(outputs.groups, drawn, strict=True):
             self.append(group, tokens)
+        self.end_encodes(outputs)
         self.finished += [group.request_id for group in self.scheduler.free_finished_seq_groups()]
         self.manager.check_integrity()
         return outputs
@@ -89,9 +101,16 @@ class Simulation:
     def encode(self, outputs: SchedulerOutputs, failing: Collection[str] = ()) -> None:
         """Write what the encoders of a step write. failing: requests whose encoders fail."""
         for group, encode, _ in outputs.encodes:
-            if group.request_id not in failing and encode.num_layers is None:
+            if group.request_id not in failing and encode.num_layers is None and encode.pooling is None:
                 for i, value in enumerate(encoded(group)):
                     self.cache.write(encode.cross_block_table, i, value)
+
+    def end_encodes(self, outputs: SchedulerOutputs, failing: Collection[str] = ()) -> None:
+        """End the requests that only encode. failing: as for `encode`."""
+        for group, encode, _ in outputs.encodes:
+            if group.pooling is not None and group.request_id not in failing and encode.num_layers is None:
+                group.end_encode(np.zeros(1, np.float32))
+                self.num_embedded += 1
 
     def check_step(self, outputs: SchedulerOutputs, running_before: list[SequenceGroup]) -> None:
         running = self.scheduler.running
@@ -107,17 +126,19 @@ class Simulation:
         assert {metadata.encode_id for metadata in olds} <= {None, *(encode.encode_id for encode in encodes)}
         self.check_slices(outputs)
         for group, encode, _ in outputs.encodes:
-            if encode.num_layers is not None:
+            if encode.num_layers is not None or group.pooling is not None:
                 assert group not in outputs.groups
+                assert bool(encode.cross_block_table) <= (group.pooling is None)
                 continue
             metadata = outputs.step.decodes[outputs.groups.index(group)]
             assert metadata.is_prefill
             assert metadata.encode_id == encode.encode_id
-        complete = sum(encode.num_layers is None for encode in encodes)
+        complete = sum(encode.num_layers is None and encode.pooling is None for encode in encodes)
         self.encoder_runs += complete
         self.encoder_hits += len(prefills) - complete
         assert [group.request_id for group in outputs.groups] == [m.request_id for m in outputs.step.decodes]
         encoding = [] if self.scheduler.sliced is None else [self.scheduler.sliced.group]
+        encoding += [group for group, encode, _ in outputs.encodes if encode.pooling is not None]
         paused = [group for group in running if group not in outputs.groups and group not in encoding]
         assert {*outputs.groups, *encoding, *paused} == set(running)
         assert not paused or (self.slices and outputs.is_urgent and not any(group.is_urgent for group in paused))
@@ -137,7 +158,9 @@ class Simulation:
             assert {seq.status for seq in group.unfinished_seqs} == {SequenceStatus.RUNNING}
         for group in self.scheduler.queue:
             assert {seq.status for seq in group.unfinished_seqs} <= {SequenceStatus.WAITING, SequenceStatus.SWAPPED}
-        assert outputs.step.decodes or self.layers or not self.scheduler.has_unfinished, "no group makes progress"
+        assert outputs.step.decodes or outputs.step.encodes or not self.scheduler.has_unfinished, (
+            "no group makes progress"
+        )
         if running_before and come:  # the watermark
             assert self.manager.num_free_device_blocks >= sum(len(group.unfinished_seqs) for group in running_before)
 
@@ -223,6 +246,8 @@ def ends(token: int) -> bool:
 
 
 def expected(group: SequenceGroup) -> list[list[int]]:
+    if group.pooling is not None:
+        return [[]]
     outputs = []
     for sample in range(group.sampling_params.n):
         output: list[int] = []

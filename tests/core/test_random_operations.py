@@ -45,6 +45,11 @@ def step_in_which_some_fail(sim: Simulation, rng: random.Random) -> None:
             sim.scheduler.abort_seq_group(group.request_id)
         else:
             sim.append(group, sim.run(index, outputs))
+    for group, encode, _ in outputs.encodes:
+        if group.pooling is not None and encode.num_layers is None and rng.random() < 0.3:
+            sim.scheduler.abort_seq_group(group.request_id)
+            failing.add(group.request_id)
+    sim.end_encodes(outputs, failing)
     sim.finished += [group.request_id for group in sim.scheduler.free_finished_seq_groups()]
 
 
@@ -65,7 +70,7 @@ def random_run(rng: random.Random, done: Counter[str], make: Callable[..., Simul
     )
     for _ in range(OPERATIONS_A_RUN):
         operation = rng.choices(
-            ["add", "step", "abort", "fail", "interrupt", "restart swapped"], [40, 60, 2, 3, 3, 1], k=1
+            ["add", "encode", "step", "abort", "fail", "interrupt", "restart swapped"], [40, 2, 60, 2, 3, 3, 1], k=1
         )[0]
         done[operation] += 1
         if operation == "add":
@@ -78,6 +83,11 @@ def random_run(rng: random.Random, done: Counter[str], make: Callable[..., Simul
                     content=rng.random() < 0.5,
                     urgent=rng.random() < 0.2,
                 )
+            except CapacityError:
+                sim.arrivals += 1
+        elif operation == "encode":
+            try:
+                sim.add_encode(rng.randint(1, 20))
             except CapacityError:
                 sim.arrivals += 1
         elif operation == "abort":
@@ -96,6 +106,7 @@ def random_run(rng: random.Random, done: Counter[str], make: Callable[..., Simul
     done["preempted by swap"] += sim.preempted_by_swap
     done["preempted by recompute"] += sim.preempted_by_recompute
     sim.finish()
+    done["embeddings"] += sim.num_embedded
     done["encoders that took several steps"] += sim.num_sliced
 
 
@@ -185,5 +196,6 @@ def test_random_operations_keep_every_invariant(count: int) -> None:
         "fail",
         "interrupt",
         "encoders that took several steps",
+        "embeddings",
     ):
         assert done[kind] > count // 500, done

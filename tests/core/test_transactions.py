@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from interruptions import interrupted_after
 
 from transept import Engine, PromptProbe, RequestOutput, SamplingParams
+from transept.core.request.pooling import Pooling
 from transept.core.scheduling.step import StepInput, StepOutput
 from transept.errors import ParameterError, PluginError, RequestFailedError
 
@@ -365,6 +367,33 @@ def test_a_step_may_only_encode(engine: Engine, alone: Callable, monkeypatch: py
     assert len(encoded) == len(KINDS)
     for word, params in zip(WORDS, KINDS, strict=False):
         assert results(finished[word]) == alone(word, params)
+
+
+def test_requests_that_only_encode_share_steps_and_fail_alone(
+    engine: Engine, alone: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = engine.executor.worker.runner.model
+    encode, broken = model.encode, engine.preprocess("ox").encoder.token_ids[2]
+
+    def breaks(ids: torch.Tensor, *given: Any) -> torch.Tensor:
+        if broken in ids:
+            raise RuntimeError("this encoder is broken")
+        return encode(ids, *given)
+
+    engine.add_request("reference", WORDS[0], pooling=Pooling("none"))
+    reference = run(engine)["reference"].embedding
+    monkeypatch.setattr(model, "encode", breaks)
+    for word in WORDS[:5]:
+        engine.add_request(word, word, GREEDY)
+        engine.add_request(f"{word} encoded", word, pooling=Pooling("none"))
+    finished = run(engine)
+    assert np.array_equal(finished[f"{WORDS[0]} encoded"].embedding, reference)
+    assert_failed(finished["ox"], "this encoder is broken")
+    assert_failed(finished["ox encoded"], "this encoder is broken")
+    assert finished["ox encoded"].embedding is None
+    for word in WORDS[2:5]:
+        assert results(finished[word]) == alone(word, GREEDY)
+        assert finished[f"{word} encoded"].outputs == []
 
 
 def test_an_input_is_encoded_once_though_requests_that_read_it_fail(

@@ -33,6 +33,7 @@ from whisper_reference import speech_windows
 
 from transept import Engine, RequestOutput, SamplingParams, Transcriber
 from transept.core.execution.kv_cache import block_bytes
+from transept.core.request.pooling import Pooling
 from transept.testing import Parity
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -232,6 +233,8 @@ def test_tokens_of_several_processes_are_those_of_one(
     case = make(request)
     requests = case.requests()
     expected = case.reference.generate(*map(list, zip(*requests, strict=True)))
+    case.reference.add_request("encoded", requests[0][0], pooling=Pooling("none"))
+    (encoded,) = case.reference.step()
     engine = Engine(
         case.directory,
         dtype="float32",
@@ -242,6 +245,7 @@ def test_tokens_of_several_processes_are_those_of_one(
         kv_cache_bytes=case.few_bytes(),
     )
     try:
+        engine.add_request("encoded", requests[0][0], pooling=Pooling("none"))
         rng, size_of_vocabulary = random.Random(size), case.reference.shape.vocab_size
         outputs, preempted = run(
             engine,
@@ -249,6 +253,7 @@ def test_tokens_of_several_processes_are_those_of_one(
                 (prompt, drafted(params, output, rng, size_of_vocabulary))
                 for (prompt, params), output in zip(requests, expected, strict=True)
             ],
+            encoded,
         )
         assert preempted  # so that the comparison is of requests that were computed anew, too
         for ours, theirs in zip(outputs, expected, strict=True):
@@ -260,8 +265,10 @@ def test_tokens_of_several_processes_are_those_of_one(
         engine.close()
 
 
-def run(engine: Engine, requests: list[tuple[Any, SamplingParams]]) -> tuple[list[RequestOutput], bool]:
-    """Outputs in order, and whether a request that had begun was preempted."""
+def run(
+    engine: Engine, requests: list[tuple[Any, SamplingParams]], encoded: RequestOutput
+) -> tuple[list[RequestOutput], bool]:
+    """Outputs in order, and whether a request that had begun was preempted. encoded: of the request that is added."""
     finished: dict[str, RequestOutput] = {}
     preempted = False
     for index, (prompt, params) in enumerate(requests):
@@ -271,6 +278,7 @@ def run(engine: Engine, requests: list[tuple[Any, SamplingParams]]) -> tuple[lis
         engine.block_manager.check_integrity()
         preempted = preempted or any(group.seqs[0].output_token_ids for group in engine.scheduler.queue)
     assert engine.block_manager.num_free_device_blocks == engine.block_manager.num_device_blocks
+    np.testing.assert_allclose(finished["encoded"].embedding, encoded.embedding, rtol=1e-3, atol=TOLERANCE)
     return [finished[str(index)] for index in range(len(requests))], preempted
 
 

@@ -18,6 +18,7 @@ COMMANDS: Mapping[str, str] = {
     "translate-subtitles": "translate subtitles, and keep their times",
     "generate": "give text files to a model unchanged, and print its output",
     "score": "print how likely a model finds given texts",
+    "embed": "print texts as vectors, or write them to a .npy file",
     "read": "read the text in images",
     "batch": "run a model over many files, on replicas of it on this machine or a Ray cluster",
     "serve": "serve models over HTTP: OpenAI's API, and a page for the browser",

@@ -210,6 +210,15 @@ def read_text(file: str) -> str:
         raise PromptError(f"cannot read it: {why_unopened(file, error)}") from None
 
 
+def read_lines(file: str) -> list[str]:
+    """Return the lines of a file, or of standard input. Raises PromptError, which names the file."""
+    try:
+        text = read_text(file)
+    except PromptError as error:
+        raise PromptError(f"{escape_name(file)}: {error}") from None
+    return text.removesuffix("\n").split("\n") if text else []
+
+
 @dataclass
 class _Output:
     """Prints texts in the form that the arguments ask for."""

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from transept.cli.commands import COMMANDS
-from transept.cli.documents import STDIN, read_text
+from transept.cli.documents import STDIN, read_lines
 from transept.cli.engine_options import add_limit, add_model_options, engine_options
 from transept.cli.flags import add_flag
 from transept.cli.parser import in_flags
@@ -88,24 +88,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _pairs(arguments: argparse.Namespace) -> list[tuple[str, str]]:
     """Return each document with its target. Raises PromptError for files that cannot be read or do not match."""
-    documents = _lines(arguments.documents)
+    documents = read_lines(arguments.documents)
     if arguments.targets is None:
         return [_pair(line, f"{escape_name(arguments.documents)}:{number}") for number, line in enumerate(documents, 1)]
-    targets = _lines(arguments.targets)
+    targets = read_lines(arguments.targets)
     if len(documents) != len(targets):
         raise PromptError(
             f"{escape_name(arguments.documents)} has {len(documents)} lines and {escape_name(arguments.targets)} has "
             f"{len(targets)}; line N of one belongs to line N of the other"
         )
     return list(zip(documents, targets, strict=True))
-
-
-def _lines(file: str) -> list[str]:
-    try:
-        text = read_text(file)
-    except PromptError as error:
-        raise PromptError(f"{escape_name(file)}: {error}") from None
-    return text.removesuffix("\n").split("\n") if text else []
 
 
 def _pair(line: str, where: str) -> tuple[str, str]:

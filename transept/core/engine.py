@@ -27,6 +27,7 @@ from transept.core.outputs import RequestOutput
 from transept.core.request.ignored_settings import IgnoredSettings
 from transept.core.request.input_processor import InputProcessor, not_params
 from transept.core.request.inputs import PreparedRequest
+from transept.core.request.pooling import Pooling
 from transept.core.request.preprocess import InputPreprocessor
 from transept.core.request.prompts import Prompt, Request
 from transept.core.request.sampling_params import SamplingParams
@@ -160,11 +161,12 @@ class Engine(Closable):
         sampling_params: SamplingParams | None = None,
         *,
         generation_config: Any | None = None,
+        pooling: Pooling | None = None,
     ) -> None:
         """Queue a request; it joins the running batch as soon as it fits.
 
         generation_config: a transformers GenerationConfig or a PlainConfig, used instead of the checkpoint's for fields
-        that sampling_params does not set.
+        that sampling_params does not set. pooling: for a request that only encodes; its output has an embedding.
         Raises PromptError or MediaError for a bad prompt, ParameterError for bad parameters or a request id in use,
         CapacityError if the request could never fit, QueueFullError if limits.max_queue_length requests are waiting,
         and RequestFailedError if a mapper or a tokenizer raises.
@@ -176,7 +178,7 @@ class Engine(Closable):
         with self._owned():
             self.executor.check_open()
             self.runner.check_queue()
-            request = self.inputs(Request(prompt, sampling_params, generation_config))
+            request = self.inputs(Request(prompt, sampling_params, generation_config, pooling))
             self.runner.call(lambda: self.runner.tasks.add_bare(request_id, request))
 
     def step(self) -> list[RequestOutput]:

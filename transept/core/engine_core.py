@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import math
 import time
-import traceback
 from collections import deque
 from dataclasses import replace
-from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from itertools import count
-from types import FrameType
 
 from transept.core.execution.executor import Executor
 from transept.core.outputs import RequestOutput
 from transept.core.request.inputs import PreparedRequest
 from transept.core.scheduling.beam_search import BeamSearch
 from transept.core.scheduling.drafting import drop_drafts
+from transept.core.scheduling.failed_frames import forget_frames
 from transept.core.scheduling.in_flight import SchedulerOutputs
 from transept.core.scheduling.look_ahead import can_look_ahead, pending
 from transept.core.scheduling.scheduler import Scheduler
@@ -31,7 +29,6 @@ from transept.core.scheduling.stopping import StopChecker, no_token
 from transept.errors import RequestFailedError, TranseptError
 
 URGENT = 1 << 62  # subtracted from an urgent request's arrival; larger than any arrival
-SUSPENDABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
 class EngineCore:
@@ -120,7 +117,7 @@ class EngineCore:
                 self._drop_steps()
             self.scheduler.free_finished_seq_groups()
             seconds = time.perf_counter() - begin
-            self.statistics.ended(seconds, len(output.sampled))
+            self.statistics.ended(seconds, len(output.sampled), len(output.embeddings))
             self.scheduler.drafting.ended(step, seconds)
             self.scheduler.slices.ended(step.encoder_work, bool(output.sampled), seconds)
             if output.interruption is not None:
@@ -220,6 +217,7 @@ class EngineCore:
                 continue
             output.sampled.update(part.sampled)
             output.probes.update(part.probes)
+            output.embeddings.update(part.embeddings)
             output.failures.update(part.failures)
             output.failed_encodes.update(part.failed_encodes)
             if part.interruption is not None:
@@ -234,6 +232,12 @@ class EngineCore:
                 if each.waits:
                     self.took_part.append(each.group)
                     self._fail(each.group, error)
+            elif each.waits and each.part.encode_id in output.embeddings:
+                self.took_part.append(each.group)
+                try:
+                    each.group.end_encode(output.embeddings[each.part.encode_id])
+                except RequestFailedError as failure:
+                    self._fail(each.group, failure)
         while step.waiting:
             group = step.waiting[0].group
             if step.waiting[0].waits:
@@ -320,25 +324,7 @@ class EngineCore:
     def _fail(self, group: SequenceGroup, error: BaseException) -> None:
         """Fail a group: set its error, and free its blocks."""
         group.error = error if isinstance(error, TranseptError) else RequestFailedError.of(error)
-        _forget_frames(error)
+        forget_frames(error)
         for seq in group.unfinished_seqs:
             seq.status = SequenceStatus.FAILED
         self.scheduler.abort_seq_group(group.request_id)
-
-
-def _forget_frames(error: BaseException | None) -> None:
-    """Clear the local variables of an error's frames: tensors and, through `self`, the whole model.
-
-    Users may keep errors for a long time. The traceback's functions and lines stay.
-    """
-    while error is not None:
-        for failed, _ in traceback.walk_tb(error.__traceback__):
-            frame: FrameType | None = failed
-            # Stop at a running caller, and at a generator, because clearing closes it.
-            while frame is not None and not frame.f_code.co_flags & SUSPENDABLE:
-                try:
-                    frame.clear()
-                except RuntimeError:  # it is running
-                    break
-                frame = frame.f_back
-        error = error.__cause__

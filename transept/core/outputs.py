@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from transept.core.request.prompt_probe import ProbeResult
 from transept.core.scheduling.sequence import Sequence
 from transept.core.scheduling.sequence_group import SequenceGroup
 from transept.errors import TranseptError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,8 @@ class RequestOutput:
     outputs: samples in their order; in a beam search the best hypotheses, best first (before its end: the beams).
     error: the error that ended the request early; the outputs are those up to then. Usually a RequestFailedError, whose
         ``__cause__`` is the original exception.
+    embedding: float32 [hidden], or [tokens, hidden] without pooling, of a request that only encodes, which has no
+        outputs; else None.
     """
 
     request_id: str
@@ -56,6 +63,7 @@ class RequestOutput:
     outputs: list[CompletionOutput]
     finished: bool
     error: TranseptError | None = None
+    embedding: npt.NDArray[np.float32] | None = None
 
     @classmethod
     def from_seq_group(cls, group: SequenceGroup) -> RequestOutput:
@@ -68,9 +76,12 @@ class RequestOutput:
             prompt=first.prompt,
             prompt_token_ids=list(first.prompt_token_ids),
             prompt_probe=group.probe_result,
-            outputs=[_completion(index, seq, group) for index, seq in enumerate(group.seqs)],
+            outputs=[]
+            if group.pooling is not None
+            else [_completion(index, seq, group) for index, seq in enumerate(group.seqs)],
             finished=group.finished,
             error=group.error,
+            embedding=group.embedding,
         )
 
 

@@ -27,6 +27,7 @@ from transept.speech.segments import Opened, Segment
 from transept.speech.stream import StreamedEvents, nothing_known
 from transept.speech.transcriber import LIVE_RATE, Transcriber
 from transept.speech.transcript import Transcript, TranscriptionInfo
+from transept.text.embedding import Embedder, TextEmbedding
 from transept.text.generated_text import GeneratedText
 from transept.text.generator import TextGenerator
 from transept.text.job import Task
@@ -37,7 +38,7 @@ from transept.vision.reader import BLANK_PAGE, VisionReader
 if TYPE_CHECKING:
     from transept.core.option_types import EngineKeywords
     from transept.speech.option_types import LiveKeywords, TranscriptionKeywords
-    from transept.text.option_types import ScoringKeywords, TranslationKeywords
+    from transept.text.option_types import EmbeddingKeywords, ScoringKeywords, TranslationKeywords
     from transept.vision.option_types import ReadingKeywords
 
 HEARTBEAT_SECONDS = 1  # of audio
@@ -221,6 +222,11 @@ class AsyncTextGenerator(_AsyncTasks):
         """
         scorer = Scorer(self.generator.engine, options)
         return cast("TextScore", await last(self.engine.run(scorer.score_for(document, text))))
+
+    async def encode(self, document: str, **options: Unpack[EmbeddingKeywords]) -> TextEmbedding:
+        """Return one document's embedding. options, errors: see TextGenerator.encode. Also raises QueueFullError."""
+        embedder = Embedder(self.generator.engine, options)
+        return cast("TextEmbedding", await last(self.engine.run(embedder.embed_for(document))))
 
     async def stream(
         self, task: Task, document: str, **options: Unpack[TranslationKeywords]

@@ -209,6 +209,12 @@ OF_ENGINES: tuple[tuple[Any, str, str, Callable[[AsyncEngine], float]], ...] = (
         "Tokens of drafts that became tokens of the output",
         lambda engine: engine.engine.core.statistics.num_accepted_tokens,
     ),
+    (
+        CounterMetricFamily,
+        "embeddings",
+        "Encoder outputs returned as embeddings",
+        lambda engine: engine.engine.core.statistics.num_embeddings,
+    ),
     (CounterMetricFamily, "encoder_runs", "Encoder inputs computed", lambda engine: engine.engine.num_encoder_runs),
     (
         CounterMetricFamily,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -27,6 +28,7 @@ class DocumentEncoder:
     tokenizer: the checkpoint's. task: the family's declaration; its prefix and its special tokens frame every document
     and every chunk. limit: largest number of encoder tokens.
     truncate: True to cut the end off a longer document. chunk: True to split it. Without both, it is an error.
+    can_chunk: False if the caller takes no chunks, for errors.
     limits: on the characters of a document, before it is cut.
     Raises ParameterError if the limit leaves no room for a document.
     """
@@ -39,6 +41,7 @@ class DocumentEncoder:
         *,
         truncate: bool = False,
         chunk: bool = False,
+        can_chunk: bool = True,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.tokenizer = tokenizer
@@ -48,6 +51,7 @@ class DocumentEncoder:
         self.limit = limit
         self.truncate = truncate
         self.chunk = chunk
+        self.can_chunk = can_chunk
         self.limits = limits
         framing = len(self._encode(""))
         if limit <= framing:
@@ -83,10 +87,28 @@ class DocumentEncoder:
             return EncodedDocument([sizes.token_ids(chunk) for chunk in chunks])
         if self.truncate:
             return EncodedDocument([tokens[: self.limit - len(self.after)] + self.after], truncated=True)
-        raise PromptError(
-            f"the document has {len(tokens)} tokens; this model reads {self.limit}. Cut its end off with "
-            "{truncate=True}, or split it at sentences with {chunk=True}",
-            others=("truncate", "chunk"),
+        raise self._too_long(len(tokens), ", or split it at sentences with {chunk=True}" if self.can_chunk else "")
+
+    def of_tokens(self, token_ids: Sequence[int]) -> EncodedDocument:
+        """Return a document that is given as the encoder's tokens, with its special tokens. Never splits it.
+
+        Raises PromptError for a document that is empty, or too long without truncate.
+        """
+        tokens = list(token_ids)
+        if not tokens:
+            raise PromptError("the document is empty")
+        if len(tokens) <= self.limit:
+            return EncodedDocument([tokens])
+        if not self.truncate:
+            raise self._too_long(len(tokens), "")
+        end = self.after if tokens[-len(self.after) :] == self.after else []
+        return EncodedDocument([tokens[: self.limit - len(end)] + end], truncated=True)
+
+    def _too_long(self, num_tokens: int, otherwise: str) -> PromptError:
+        return PromptError(
+            f"the document has {num_tokens} tokens; this model reads {self.limit}. Cut its end off with "
+            "{truncate=True}" + otherwise,
+            others=("truncate", "chunk") if otherwise else ("truncate",),
         )
 
     def _encode(self, text: str) -> list[int]:

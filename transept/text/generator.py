@@ -21,15 +21,16 @@ from transept.errors import CheckpointError, EngineClosedError, PromptError, Tra
 from transept.option_names import shows_options
 from transept.registry.plugin_calls import call_declared
 from transept.text.document import write_for
+from transept.text.embedding import Embedder, TextEmbedding
 from transept.text.encoding import EncodedDocument
 from transept.text.generated_text import GeneratedText, TextUpdate
 from transept.text.job import Task, TextJob, make_job, offered_tasks
-from transept.text.options import ScoringOptions, TextOptions, TranslationOptions
+from transept.text.options import EmbeddingOptions, ScoringOptions, TextOptions, TranslationOptions
 from transept.text.scoring import Scorer, TextScore, paired
 
 if TYPE_CHECKING:
     from transept.core.option_types import EngineKeywords
-    from transept.text.option_types import ScoringKeywords, TextKeywords, TranslationKeywords
+    from transept.text.option_types import EmbeddingKeywords, ScoringKeywords, TextKeywords, TranslationKeywords
 
 
 class TextGenerator(ClosesEngine):
@@ -160,6 +161,31 @@ class TextGenerator(ClosesEngine):
         return cast(
             "TextScore | list[TextScore]",
             _in_order(results, is_single, lambda index, error: TextScore.failed(pairs[index][1], error)),
+        )
+
+    @overload
+    def encode(self, documents: str, **options: Unpack[EmbeddingKeywords]) -> TextEmbedding: ...  # type: ignore[overload-overlap]
+    @overload
+    def encode(self, documents: Iterable[str], **options: Unpack[EmbeddingKeywords]) -> list[TextEmbedding]: ...
+    @shows_options(EmbeddingOptions, without=("chunk",))
+    def encode(
+        self, documents: str | Iterable[str], **options: Unpack[EmbeddingKeywords]
+    ) -> TextEmbedding | list[TextEmbedding]:
+        """Return a document's embedding: the output of the encoder, pooled. The decoder does not run.
+
+        Returns a list for several documents, in which one that failed has an `error`; a single one raises its error.
+        pooling: "mean" over all tokens, "cls" for the first token, "last", "max", or "none" for the rows of all tokens.
+        normalize: divide each vector by its length.
+        task: how the model is given a document, as by the method of this name. source, target: languages, as for
+        `translate`. truncate, max_source_tokens: see the class.
+        Raises ParameterError for a bad option.
+        """
+        embedder = Embedder(self.engine, options)
+        with closing(self._run(embedder.embed_for(each) for each in _several(documents))) as events:
+            results = dict(events)
+        return cast(
+            "TextEmbedding | list[TextEmbedding]",
+            _in_order(results, isinstance(documents, str), lambda _, error: TextEmbedding.failed(error)),
         )
 
     @shows_options(TranslationOptions, SamplingParams, without=WITHOUT_RESULT)

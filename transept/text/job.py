@@ -47,8 +47,8 @@ class TextJob:
     generation_config: Any | None
 
 
-def make_job(engine: Engine, task: Task, options: Mapping[str, Any]) -> TextJob:
-    """Make a job for this engine. options: of TranslationOptions and SamplingParams.
+def make_job(engine: Engine, task: Task, options: Mapping[str, Any], *, can_chunk: bool = True) -> TextJob:
+    """Make a job for this engine. options: of TranslationOptions and SamplingParams. can_chunk: see DocumentEncoder.
 
     Raises ParameterError for an unknown task, language or option, or options that contradict each other.
     """
@@ -71,6 +71,7 @@ def make_job(engine: Engine, task: Task, options: Mapping[str, Any]) -> TextJob:
             limit,
             truncate=given.truncate,
             chunk=given.chunk,
+            can_chunk=can_chunk,
             limits=engine.config.limits,
         ),
         encoder_inputs=text_task.encoder_inputs,

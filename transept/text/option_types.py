@@ -50,6 +50,28 @@ class ScoringAndEngineKeywords(ScoringKeywords, EngineKeywords, total=False):
     """The options of a score and of its engine."""
 
 
+class EmbeddingKeywords(TypedDict, total=False):
+    """The options of an embedding."""
+
+    pooling: Literal["mean", "cls", "last", "max", "none"]
+    normalize: bool
+    truncate: bool
+    max_source_tokens: int | None
+    source: str | None
+    target: str | None
+    task: Literal["generate", "summarize", "translate"]
+    normalize_embeddings: bool
+    truncation: bool
+    source_language: str | None
+    src_lang: str | None
+    target_language: str | None
+    tgt_lang: str | None
+
+
+class EmbeddingAndEngineKeywords(EmbeddingKeywords, EngineKeywords, total=False):
+    """The options of an embedding and of its engine."""
+
+
 class TextAndEngineKeywords(TextKeywords, EngineKeywords, total=False):
     """The options of a text task and of its engine."""
 

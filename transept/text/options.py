@@ -1,4 +1,4 @@
-"""TextOptions, TranslationOptions, ScoringOptions: the options of text tasks, in addition to SamplingParams.
+"""The options of text tasks, in addition to SamplingParams, and of scores and embeddings.
 
 Commands take their flags from these declarations. Languages and the longest document are checked later, with the model.
 No torch here.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
+from transept.core.request.pooling import Pooling
 from transept.errors import ParameterError
 from transept.options import MAX_INTEGER, Option, declares_options, refusal, take_options
 
@@ -91,20 +92,40 @@ class TranslationOptions(TextOptions):
     ] = None
 
 
+@dataclass(frozen=True)
+class _WholeDocumentOptions(TranslationOptions):
+    """How documents are given to a model whose result is not a text."""
+
+    task: Annotated[
+        Literal["generate", "summarize", "translate"],
+        Option("how the model is given documents; generate: unchanged", group="documents"),
+    ] = "generate"
+    _result: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.chunk:
+            which = "of a whole document, not of chunks; leave {chunk} out, or {truncate=True}"
+            raise refusal(self, f"{self._result} is {which}")
+
+
 @declares_options("score has no option")
 @dataclass(frozen=True)
-class ScoringOptions(TranslationOptions):
+class ScoringOptions(_WholeDocumentOptions):
     """How documents are given to a model that scores texts.
 
     Raises ParameterError as TextOptions, and for chunk: a score is of a whole document.
     """
 
-    task: Annotated[
-        Literal["generate", "summarize", "translate"],
-        Option("how the model is given documents; generate: unchanged", group="scores"),
-    ] = "generate"
+    _result = "a score"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.chunk:
-            raise refusal(self, "a score is of a whole document, not of chunks; leave {chunk} out, or {truncate=True}")
+
+@declares_options("encode has no option")
+@dataclass(frozen=True)
+class EmbeddingOptions(_WholeDocumentOptions, Pooling):
+    """How documents are given to an encoder, and how its output is pooled.
+
+    Raises ParameterError as TextOptions, and for chunk: an embedding is of a whole document.
+    """
+
+    _result = "an embedding"

@@ -72,7 +72,7 @@ class Scorer:
     def __init__(self, engine: Engine, options: Mapping[str, Any]) -> None:
         self.engine = engine
         given = {**vars(ScoringOptions(**options))}
-        self.job: TextJob = make_job(engine, given.pop("task"), {**given, **ONE_TOKEN})
+        self.job: TextJob = make_job(engine, given.pop("task"), {**given, **ONE_TOKEN}, can_chunk=False)
         self.start = engine.preprocess.decoder_inputs(self.job.decoder_prompt).token_ids
         before, self.after = own_special_tokens(engine.tokenizer)
         self.before = before if len(self.start) == 1 else []  # otherwise the decoder prompt has them

@@ -1,4 +1,4 @@
-"""summarize, translate, generate, score: TextGenerator's tasks with a model that is loaded for one call."""
+"""summarize, translate, generate, score, embed: TextGenerator's tasks with a model that is loaded for one call."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from transept.core.request.sampling_params import SamplingParams
 from transept.core.request.single_text import UNSUGGESTED
 from transept.option_names import shows_options
 from transept.options import split_options
+from transept.text.embedding import TextEmbedding
 from transept.text.generated_text import GeneratedText
 from transept.text.generator import TextGenerator
-from transept.text.options import SUMMARIZE_MODEL, TRANSLATE_MODEL, ScoringOptions, TranslationOptions
+from transept.text.options import SUMMARIZE_MODEL, TRANSLATE_MODEL, EmbeddingOptions, ScoringOptions, TranslationOptions
 from transept.text.scoring import TextScore
 
 if TYPE_CHECKING:
     from transept.text.option_types import (
+        EmbeddingAndEngineKeywords,
         ScoringAndEngineKeywords,
         TextAndEngineKeywords,
         TranslationAndEngineKeywords,
@@ -94,6 +96,23 @@ def score(
     """Return how likely a model finds a target text for a document. Options: see TextGenerator.score and Engine."""
     engine, own = split_options("there is no option", options, EngineConfig, ScoringOptions)
     return TextGenerator(model, **engine).score(documents, targets, **own)
+
+
+@overload
+def embed(  # type: ignore[overload-overlap]
+    documents: str, model: str | Path, **options: Unpack[EmbeddingAndEngineKeywords]
+) -> TextEmbedding: ...
+@overload
+def embed(
+    documents: Iterable[str], model: str | Path, **options: Unpack[EmbeddingAndEngineKeywords]
+) -> list[TextEmbedding]: ...
+@shows_options(TextGenerator.encode, EngineConfig, without=("self",))
+def embed(
+    documents: str | Iterable[str], model: str | Path, **options: Unpack[EmbeddingAndEngineKeywords]
+) -> TextEmbedding | list[TextEmbedding]:
+    """Return a document's embedding, or a list for several. Options: see TextGenerator.encode and Engine."""
+    engine, own = split_options("there is no option", options, EngineConfig, EmbeddingOptions)
+    return TextGenerator(model, **engine).encode(documents, **own)
 
 
 def _load(model: str | Path, options: Mapping[str, Any]) -> tuple[TextGenerator, dict[str, Any]]:

@@ -1,6 +1,7 @@
 """EncoderRunner: encodes inputs, and writes the keys and values of each layer's cross-attention into the cache.
 
-The model runner calls it before the decoder, whose rows all read keys and values that are already written.
+The model runner calls it before the decoder, whose rows all read keys and values that are already written. The output
+of a request that only encodes is pooled instead.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from transept.core.attention.metadata import AttentionMetadata, slots_of
 from transept.core.execution.checked_model import CheckedModel
+from transept.core.execution.embeddings import pooled
 from transept.core.execution.encoder_graphs import EncoderGraphs
 from transept.core.execution.heap_trim import trimmed_heap
 from transept.core.execution.kv_cache import KVCache
@@ -60,8 +62,10 @@ class EncoderRunner:
         if self.backend.replays_encoders and self._layers:
             self.graphs = EncoderGraphs(self._model.model, self._layers, recorder, self._features_of)
 
-    def __call__(self, encodes: Sequence[Encode]) -> None:
+    def __call__(self, encodes: Sequence[Encode], embeddings: dict[int, Tensor]) -> None:
         """Encode inputs and write their keys and values. Raises the model's errors.
+
+        embeddings: receives those of encodes with pooling, on the device, by encode id.
 
         In a pipeline, the last stage computes the encoder's output. It sends each chunk to the other stages as soon as
         it is encoded. The others receive the chunks after they have computed their own layers for all chunks.
@@ -71,14 +75,15 @@ class EncoderRunner:
         with nullcontext() if self._has_encoded else trimmed_heap():
             self._has_encoded = True
             self._cache.wait()
-            if self.graphs is not None and self.graphs([each.inputs for each in encodes], self._slots(encodes)):
+            replays = self.graphs is not None and all(each.pooling is None for each in encodes)
+            if replays and self.graphs([each.inputs for each in encodes], self._slots(encodes)):  # type: ignore[misc]
                 return
             chunks = _chunks(encodes, self._chunk_size(encodes))
             for chunk in chunks:
                 hidden = self.encode([each.inputs for each in chunk])
                 if self.stage.is_last:
                     self.stage.share_encoded(hidden)
-                    self.write(hidden, chunk)
+                    self.end(hidden, chunk, embeddings)
             if not self.stage.is_last:
                 for chunk in chunks:
                     self.write(self.stage.receive_encoded(self._device), chunk)
@@ -98,8 +103,24 @@ class EncoderRunner:
         self._model.check_encoded(batch, hidden)
         return hidden
 
+    def end(self, hidden: Tensor, chunk: Sequence[Encode], embeddings: dict[int, Tensor]) -> None:
+        """Pool or write a chunk's encoder output, [encoder tokens, hidden]. embeddings: see `__call__`."""
+        rows = hidden.split([each.inputs.num_tokens for each in chunk])
+        embeddings |= {
+            each.encode_id: pooled(own, each.pooling)
+            for each, own in zip(chunk, rows, strict=True)
+            if each.pooling is not None
+        }
+        self.write(hidden, chunk)
+
     def write(self, hidden: Tensor, chunk: Sequence[Encode]) -> None:
-        """Write each layer's keys and values of a chunk's encoder output."""
+        """Write each layer's keys and values of a chunk's encoder output, except of encodes with pooling."""
+        if any(each.pooling is not None for each in chunk):
+            rows = hidden.split([each.inputs.num_tokens for each in chunk])
+            written = [index for index, each in enumerate(chunk) if each.pooling is None]
+            if not written:
+                return
+            hidden, chunk = torch.cat([rows[index] for index in written]), [chunk[index] for index in written]
         self._cache.wait()
         slots = upload(np.concatenate(self._slots(chunk)), self._device)
         for attention, kv_cache in self._layers:

@@ -12,11 +12,13 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from transept.core.execution.checked_model import CheckedModel
 from transept.core.execution.decoder_runner import DecoderRunner
 from transept.core.execution.device_errors import fatal_errors_end_the_engine
 from transept.core.execution.drawn import Chosen, Drawn, SamplingRow
+from transept.core.execution.embeddings import Embeddings
 from transept.core.execution.encoder_runner import EncoderRunner
 from transept.core.execution.isolation import Isolation, ends_engine, interruption_of
 from transept.core.execution.kv_cache import KVCache
@@ -35,10 +37,16 @@ from transept.registry.spec import ModelSpec
 class IssuedStep:
     """A step that was issued to the device, which may still be computing it.
 
-    failed: the step's output, so far only with its failures.
+    failed: the step's output, so far only with its failures. embeddings: of encodes, on the device, by encode id.
     """
 
-    def __init__(self, parts: Sequence[Part] = (), failed: StepOutput | None = None) -> None:
+    def __init__(
+        self,
+        parts: Sequence[Part] = (),
+        failed: StepOutput | None = None,
+        embeddings: dict[int, Tensor] | None = None,
+    ) -> None:
+        self._embeddings = Embeddings(embeddings or {})
         self.drawn = Drawn([each for part in parts for each in part.chosen])
         self._probes = [part.probes for part in parts if part.probes is not None]
         self._failed = failed or StepOutput()
@@ -46,7 +54,7 @@ class IssuedStep:
     def collect(self) -> StepOutput:
         """Wait for the device. Returns the step's output."""
         probes = {request_id: result for each in self._probes for request_id, result in each.collect().items()}
-        return replace(self._failed, sampled=self.drawn.collect(), probes=probes)
+        return replace(self._failed, sampled=self.drawn.collect(), probes=probes, embeddings=self._embeddings.collect())
 
 
 class Part(NamedTuple):
@@ -115,10 +123,10 @@ class ModelRunner:
             if self.stage.count > 1:
                 return self._issue_at_stage(step)
             self.sliced.begin_step(step.encodes)
-            encodes = Isolation(step.encodes, self.device)
+            encodes, embeddings = Isolation(step.encodes, self.device), dict[int, Tensor]()
             for inputs in encodes:
                 with encodes.isolating(inputs), self._all_ranks_or_none(self.sliced.drop):
-                    self.encoder(self.sliced(inputs))
+                    self.encoder(self.sliced(inputs, embeddings), embeddings)
             failed_encodes = {encode.encode_id: error for encode, error in encodes.failed}
             drawn = set() if last is None else set(last.drawn.seq_ids)
             known = [each for each in step.decodes if each.encode_id not in failed_encodes and _are_known(each, drawn)]
@@ -131,13 +139,13 @@ class ModelRunner:
             failures = {group.request_id: error for group, error in decodes.failed}
             interruption = decodes.interruption or encodes.interruption
             failed = StepOutput(failures=failures, failed_encodes=failed_encodes, interruption=interruption)
-            return IssuedStep(parts, failed)
+            return IssuedStep(parts, failed, embeddings)
 
     def _issue_at_stage(self, step: StepInput) -> IssuedStep:
         """Issue a stage's part of a step. If it raises, send the error to the stages that wait for this one."""
         try:
             with self._all_ranks_or_none():
-                return IssuedStep(self._compute(step))
+                return self._compute(step)
         except Exception as error:
             if ends_engine(error, self.device):
                 raise
@@ -155,7 +163,7 @@ class ModelRunner:
         """Issue one step without isolating failures. Raises the model's and PyTorch's errors."""
         if self.device.type == "cpu":
             share_num_threads()
-        return IssuedStep(self._compute(step))
+        return self._compute(step)
 
     @contextmanager
     def _all_ranks_or_none(self, undo: Callable[[], None] = lambda: None) -> Iterator[None]:
@@ -178,10 +186,11 @@ class ModelRunner:
         if any(failed):
             raise RequestFailedError(f"rank {failed.index(1)} failed to compute what rank {self.ranks.rank} computed")
 
-    def _compute(self, step: StepInput) -> list[Part]:
+    def _compute(self, step: StepInput) -> IssuedStep:
         """Encode new inputs, decode all requests, draw tokens."""
-        self.encoder(step.encodes)
-        return self._decode(step.decodes, None)
+        embeddings: dict[int, Tensor] = {}
+        self.encoder(step.encodes, embeddings)
+        return IssuedStep(self._decode(step.decodes, None), embeddings=embeddings)
 
     def _decode(self, groups: Sequence[SequenceGroupMetadata], last: IssuedStep | None) -> list[Part]:
         """Decode requests and draw their tokens."""

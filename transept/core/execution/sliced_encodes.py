@@ -42,17 +42,20 @@ class SlicedEncodes:
         """Drop the encode in progress. A step that continues it restarts it."""
         self._under_way = None
 
-    def __call__(self, encodes: Sequence[Encode]) -> Sequence[Encode]:
-        """Continue the encodes that take several steps. Returns the others. Raises the model's errors."""
+    def __call__(self, encodes: Sequence[Encode], embeddings: dict[int, Tensor]) -> Sequence[Encode]:
+        """Continue the encodes that take several steps. Returns the others. Raises the model's errors.
+
+        embeddings: see EncoderRunner.
+        """
         sliced = [each for each in encodes if each.num_layers is not None or self._is_under_way(each)]
         for each in sliced:
-            self._go_on(each)
+            self._go_on(each, embeddings)
         return [each for each in encodes if each not in sliced] if sliced else encodes
 
     def _is_under_way(self, encode: Encode) -> bool:
         return self._under_way is not None and self._under_way.encode_id == encode.encode_id
 
-    def _go_on(self, encode: Encode) -> None:
+    def _go_on(self, encode: Encode, embeddings: dict[int, Tensor]) -> None:
         """Compute this step's layers of an encode. After an exception, nothing of the encode is kept."""
         sliced, self._under_way = (self._under_way if self._is_under_way(encode) else None), None
         num_layers = encode.num_layers
@@ -62,7 +65,7 @@ class SlicedEncodes:
             sliced = SlicedEncode(encode.encode_id, partial(self._encoder.encode, [encode.inputs]))
         hidden = sliced.advance(num_layers)
         if hidden is not None:
-            self._encoder.write(hidden, [encode])
+            self._encoder.end(hidden, [encode], embeddings)
         self._under_way = sliced
 
 

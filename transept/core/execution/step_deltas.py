@@ -274,7 +274,7 @@ def pack_output(output: StepOutput) -> tuple[Any, ...]:
     """Return a step's output as a message. Errors are made picklable; tokens are plain tuples, which pickle fast."""
     failures = {request_id: picklable(error, FAILED) for request_id, error in output.failures.items()}
     failed_encodes = {encode_id: picklable(error, FAILED) for encode_id, error in output.failed_encodes.items()}
-    others = output.probes, failures, failed_encodes, output.interruption, output.whole_step_failed
+    others = output.probes, failures, failed_encodes, output.interruption, output.whole_step_failed, output.embeddings
     sampled = {seq_id: [tuple(token) for token in tokens] for seq_id, tokens in output.sampled.items()}
     return sampled, others if any(others) else ()
 

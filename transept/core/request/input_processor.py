@@ -14,8 +14,9 @@ from transept.core.request.generation_defaults import tokenize_bad_words, tokeni
 from transept.core.request.generation_settings import check_generation_settings
 from transept.core.request.grammars import Grammars
 from transept.core.request.ignored_settings import IgnoredSettings
-from transept.core.request.inputs import PreparedRequest
+from transept.core.request.inputs import DecoderInputs, EncoderDecoderInputs, PreparedRequest
 from transept.core.request.keywords import REMEMBERED, Keywords, tokenize_keywords
+from transept.core.request.pooling import Pooling
 from transept.core.request.preprocess import InputPreprocessor
 from transept.core.request.prompts import Request
 from transept.core.request.sampling_params import SamplingParams
@@ -23,6 +24,8 @@ from transept.errors import CheckpointError, ParameterError, RequestFailedError,
 from transept.options import refusal
 from transept.registry.plain_config import PlainConfig
 from transept.registry.special_tokens import config_token
+
+NO_TOKENS = SamplingParams(max_tokens=1)  # of a request that only encodes; they have no effect
 
 
 def not_params(given: Any) -> ParameterError:
@@ -63,7 +66,12 @@ class InputProcessor:
                 param="generation_config",
                 value=given,
             )
+        if request.pooling is not None:
+            _check_pooling(request)
         try:
+            if request.pooling is not None:
+                sides = EncoderDecoderInputs(self.preprocess.encoder_inputs(request.prompt), DecoderInputs(None, []))
+                return PreparedRequest(sides, NO_TOKENS, request.pooling)
             inputs = self.preprocess(request.prompt)
         except TranseptError:
             raise
@@ -125,6 +133,20 @@ class InputProcessor:
             except ParameterError as error:
                 raise error.renamed(lambda name: f"prompt_probe.{name}") from None
         return params
+
+
+def _check_pooling(request: Request) -> None:
+    """Raise ParameterError for a pooling of another type, or with parameters that only a decoder has."""
+    if not isinstance(request.pooling, Pooling):
+        message = f'{{pooling}} must be a Pooling, such as Pooling("mean"), not {type(request.pooling).__name__}'
+        raise ParameterError(message, param="pooling", value=request.pooling)
+    if request.sampling_params is not None or request.generation_config is not None:
+        raise ParameterError(
+            "a request with {pooling} only encodes, and generates no token: leave {sampling_params} and "
+            "{generation_config} out",
+            param="pooling",
+            others=("sampling_params", "generation_config"),
+        )
 
 
 def _check_generation_config(generation_config: Any | None) -> None:

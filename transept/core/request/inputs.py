@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from transept.core.request.pooling import Pooling
 from transept.core.request.sampling_params import SamplingParams
 
 
@@ -52,7 +53,9 @@ class PreparedRequest:
     """A request that is ready to be queued: the input processor's result.
 
     sampling_params: complete, with the checkpoint's settings and a seed if the request samples.
+    pooling: for a request that only encodes: its decoder side is empty, and its sampling_params have no effect.
     """
 
     inputs: EncoderDecoderInputs
     sampling_params: SamplingParams
+    pooling: Pooling | None = None

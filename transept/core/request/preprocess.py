@@ -78,16 +78,26 @@ class InputPreprocessor:
 
         Raises PromptError for a malformed or too long prompt, MediaError for multimodal data that cannot be used.
         """
-        if isinstance(prompt, Mapping) and any(key in prompt for key in _EXPLICIT_KEYS):
-            encoder, decoder = self._take_explicit_apart(prompt)
-        else:
-            single = _take_apart(prompt)
-            if single.data is None or self._is_prompted(single.data):
-                encoder, decoder = single, None
-            else:  # the data is for the encoder, and the text or the tokens are for the decoder
-                encoder = _Single(None, None, single.data, single.uuids)
-                decoder = None if single.empty else _Single(single.text, single.token_ids, None)
+        encoder, decoder = self._take_sides_apart(prompt)
         return EncoderDecoderInputs(self._encoder_inputs(encoder), self._decoder_inputs(decoder))
+
+    def encoder_inputs(self, prompt: Prompt) -> EncoderInputs:
+        """Return the encoder's inputs. Raises as a call, and PromptError for a prompt with a decoder's side."""
+        encoder, decoder = self._take_sides_apart(prompt)
+        if decoder is not None:
+            message = "the prompt has a decoder's side, and the request only encodes: leave that side out"
+            raise PromptError(message, param="decoder_prompt")
+        return self._encoder_inputs(encoder)
+
+    def _take_sides_apart(self, prompt: Prompt) -> tuple[_Single, _Single | None]:
+        if isinstance(prompt, Mapping) and any(key in prompt for key in _EXPLICIT_KEYS):
+            return self._take_explicit_apart(prompt)
+        single = _take_apart(prompt)
+        if single.data is None or self._is_prompted(single.data):
+            return single, None
+        # The data is for the encoder, and the text or the tokens are for the decoder.
+        decoder = None if single.empty else _Single(single.text, single.token_ids, None)
+        return _Single(None, None, single.data, single.uuids), decoder
 
     def _take_explicit_apart(self, prompt: Mapping[str, Any]) -> tuple[_Single, _Single | None]:
         for key in prompt:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NotRequired, TypeAlias, TypedDict
 
+from transept.core.request.pooling import Pooling
 from transept.core.request.sampling_params import SamplingParams
 
 
@@ -62,8 +63,10 @@ class Request:
     sampling_params: None takes the checkpoint's settings.
     generation_config: a transformers GenerationConfig or a PlainConfig that replaces the checkpoint's, for fields that
         sampling_params does not set.
+    pooling: for a request that only encodes, whose output is an embedding. The three exclude each other.
     """
 
     prompt: Prompt
     sampling_params: SamplingParams | None = None
     generation_config: Any | None = None
+    pooling: Pooling | None = None

@@ -297,7 +297,7 @@ class BlockSpaceManager:
         """Return the number of unused device blocks that the group's cross table takes."""
         if self.is_encoded(group):
             return self._encoded.num_blocks_to_revive(group.content_key)
-        return self.num_blocks_for(group.encoder_seq.num_tokens)
+        return self.num_blocks_for(group.num_cross_tokens)
 
     def _take_cross(self, group: SequenceGroup) -> BlockTable:
         """Assign the group the device's table for its encoder input, or a new one that other groups may share."""
@@ -305,7 +305,7 @@ class BlockSpaceManager:
         if key is not None and key in self._encoded:
             table = self._encoded.share(key)
         else:
-            count = self.num_blocks_for(group.encoder_seq.num_tokens)
+            count = self.num_blocks_for(group.num_cross_tokens)
             self._encoded.make_room(count)
             table = self._device.allocate_low(count)
             if key is not None:

@@ -23,7 +23,7 @@ def refuse_oversized(group: SequenceGroup, config: SchedulerConfig, manager: Blo
     prompt_tokens = max(len(seq.prompt_token_ids) for seq in group.seqs)
     length = prompt_tokens + params.max_tokens
     encoder_tokens = group.encoder_seq.num_tokens
-    cross_blocks, self_blocks = manager.num_blocks_for(encoder_tokens), samples * manager.num_blocks_for(length)
+    cross_blocks, self_blocks = manager.num_blocks_for(group.num_cross_tokens), samples * manager.num_blocks_for(length)
     num_blocks = cross_blocks + self_blocks
     decoder_side = f"{samples} sequence(s) of {prompt_tokens} prompt + {params.max_tokens} new tokens"
     if encoder_tokens > config.max_encoder_tokens:

@@ -47,7 +47,8 @@ class Scheduler:
 
     A group is in one of two lists, both in order of arrival: `running` (blocks on the device, one token for each
     sequence in each step) or `queue` (waiting without blocks, or swapped out with blocks on the host). One running
-    group at a time may have no rows yet, because its encoder takes several steps (`sliced`).
+    group at a time may have no rows yet, because its encoder takes several steps (`sliced`). A group that only encodes
+    never has rows: it runs while its encode is in a step.
 
     If encodes may take several steps, groups that are not urgent pause while an urgent one runs, and keep their blocks.
     `sliced` pauses as well, from the step in which an urgent group starts. An urgent group's encode takes one step.
@@ -189,18 +190,18 @@ class Scheduler:
 
         Returns True if a group was preempted, or will be once it is no longer under way.
 
-        Invariant: groups before `index` have their slots. The victim is always the last of the list, so it has no slot
+        Invariant: groups before `index` have their slots. The victim is always the last that decodes, so it has no slot
         of this step yet. The oldest group is never preempted for another, so some group always makes progress.
         """
         preempted = False
         index = num_seqs = 0
-        share = -(-sum(len(group.unfinished_seqs) for group in self.running) // num_steps)
+        share = -(-sum(len(group.unfinished_seqs) for group in self.running if group.pooling is None) // num_steps)
         ample = self.has_ample_blocks
         while index < len(self.running) and (num_steps == 1 or num_seqs < share):
             group = self.running[index]
             if self._separates and self.running[0].is_urgent and not group.is_urgent:
                 break  # urgent groups are first
-            if group in under_way or self._is_encoding(group):
+            if group in under_way or self._is_encoding(group) or group.pooling is not None:
                 index += 1
                 continue
             if ample or self.block_manager.can_append_slots(group):
@@ -208,14 +209,15 @@ class Scheduler:
                 num_seqs += len(group.unfinished_seqs)
                 index += 1
                 continue
-            if len(self.running) == 1:
-                free = (
-                    f"{self.block_manager.num_free_device_blocks} of {self.block_manager.num_device_blocks} blocks free"
-                )
+            decoding = [each for each in self.running if each.pooling is None]
+            if len(decoding) == 1:
+                manager = self.block_manager
+                free = f"{manager.num_free_device_blocks} of {manager.num_device_blocks} blocks free"
                 raise BlockError(f"request {group.request_id!r} runs alone, and lacks a block with {free}")
-            if self.running[-1] in under_way:
+            if decoding[-1] in under_way:
                 return True
-            self._preempt(self.running.pop(), outputs)
+            self.running.remove(decoding[-1])
+            self._preempt(decoding[-1], outputs)
             preempted = True
         return preempted
 
@@ -292,7 +294,7 @@ class Scheduler:
             insort(self.running, self.queue.pop(0), key=_ARRIVAL)
             if runs_encoder:
                 table = self.block_manager.cross_block_tables[group.request_id]
-                encode = Encode(next(self._encode_ids), inputs, table)
+                encode = Encode(next(self._encode_ids), inputs, table, pooling=group.pooling)
                 self.sliced = self._encode(EncodeUnderWay(group, encode, 0), num_layers, outputs) or self.sliced
             if not self._is_encoding(group):
                 self._run(group, outputs, is_prefill=not swapped)
@@ -318,8 +320,8 @@ class Scheduler:
         """Add a group with blocks on the device to the step."""
         manager = self.block_manager
         seqs = group.unfinished_seqs
-        if not seqs:
-            return  # it has ended, or will end with its pending token
+        if not seqs or group.pooling is not None:
+            return  # it has ended, or will end with its pending token; or it only encodes
         for seq in () if is_prefill else seqs:  # the table of a prefill has the slots of all its tokens
             copied = manager.append_slots(seq)
             if copied is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from transept.core.request.generation_defaults import num_forced_tokens
 from transept.core.request.inputs import PreparedRequest
@@ -12,13 +14,26 @@ from transept.core.scheduling.beam_sampling import BeamSampling
 from transept.core.scheduling.beam_search import BeamSearch
 from transept.core.scheduling.drafter import text_of_drafts
 from transept.core.scheduling.keyword_search import MOST_SEQS, ContinuesWord, KeywordSearch, follows_keywords, never
-from transept.core.scheduling.sequence import Sequence
+from transept.core.scheduling.sequence import Sequence, SequenceStatus
 from transept.core.scheduling.step import BlockTable, SequenceData, SequenceGroupMetadata
-from transept.errors import TranseptError
+from transept.errors import RequestFailedError, TranseptError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+NOT_FINITE = (
+    "the embedding is not finite. Check that weights and input are finite, and that the model does not overflow (in "
+    "float16, the largest number is 65,504: try float32 or bfloat16)"
+)
 
 
 class SequenceGroup:
     """One request: its static encoder sequence and its decoder sequences.
+
+    A request that only encodes has `pooling`. Its one decoder sequence has no token, and stands for its state: it takes
+    part in no decode, and ends when its encode does. It holds no blocks.
 
     seq_ids: ids for its sequences. arrival: the scheduler serves lower numbers first. most_seqs, continues_word: of a
     KeywordSearch.
@@ -38,6 +53,7 @@ class SequenceGroup:
         self.seqs = [Sequence(next(seq_ids), inputs)]  # the engine core forks samples, and forks and drops beams
         self.encoder_seq = Sequence(next(seq_ids), inputs, from_decoder_prompt=False)
         self.sampling_params = params
+        self.pooling = request.pooling
         self.arrival = arrival
         self.beam_search: BeamSearch | None = None
         num_forced = num_forced_tokens(inputs.decoder.token_ids, params.forced_bos_token_id)
@@ -48,6 +64,7 @@ class SequenceGroup:
             self.beam_search = kind(params, num_forced)
         self.draft_text = None if self.beam_search is not None else text_of_drafts(params, inputs.encoder)
         self.probe_result: ProbeResult | None = None  # set by EngineCore if the request asks for one
+        self.embedding: npt.NDArray[np.float32] | None = None  # set by EngineCore if the request only encodes
         self.error: TranseptError | None = None  # set by EngineCore if the request fails
         self.num_restarts = 0  # set by the scheduler: times it returned to the queue, which voids its steps in flight
         self.metadata: SequenceGroupMetadata | None = None  # of its last step, set by the scheduler; None if requeued
@@ -64,8 +81,13 @@ class SequenceGroup:
 
     @property
     def content_key(self) -> bytes | None:
-        """Key of the encoder's input, see EncoderInputs."""
-        return self.encoder_seq.inputs.encoder.content_key
+        """Key of the encoder's input, see EncoderInputs; None for a request that only encodes: it shares no blocks."""
+        return None if self.pooling is not None else self.encoder_seq.inputs.encoder.content_key
+
+    @property
+    def num_cross_tokens(self) -> int:
+        """Number of tokens in the cross table: the length of the encoder's output, unless the request only encodes."""
+        return 0 if self.pooling is not None else self.encoder_seq.num_tokens
 
     @property
     def finished(self) -> bool:
@@ -74,7 +96,9 @@ class SequenceGroup:
 
     @property
     def max_num_seqs(self) -> int:
-        """Maximum number of sequences that the group may have."""
+        """Maximum number of sequences that the group may have in a decode."""
+        if self.pooling is not None:
+            return 0
         width = self.beam_search.width if isinstance(self.beam_search, KeywordSearch) else 1
         return max(self.sampling_params.n, self.sampling_params.num_beams or 1, width, len(self.seqs))
 
@@ -85,6 +109,14 @@ class SequenceGroup:
             return self.beam_search.num_candidates
         unforked = len(self.seqs) == 1 and not self.seqs[0].output_token_ids
         return self.sampling_params.n if unforked else 1
+
+    def end_encode(self, embedding: npt.NDArray[np.float32]) -> None:
+        """End a request that only encodes. Raises RequestFailedError if its embedding is not finite."""
+        if not math.isfinite(abs(embedding).max(initial=0.0)):
+            raise RequestFailedError(NOT_FINITE)
+        self.embedding = embedding
+        for seq in self.unfinished_seqs:
+            seq.status = SequenceStatus.STOPPED
 
     def described(
         self, is_prefill: bool, encode_id: int | None, block_tables: dict[int, BlockTable], cross_table: BlockTable

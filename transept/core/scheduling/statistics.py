@@ -14,6 +14,7 @@ class StepStatistics:
     num_decoder_tokens: tokens drawn; in a beam search, one for each beam.
     num_drafts, num_draft_tokens, num_accepted_tokens: drafts computed, their tokens, and those of them that sequences
         took. Each draft also yields one further token.
+    num_embeddings: encoder outputs returned to requests that only encode.
     observer: called after each step, in the thread that drives the engine, with the seconds it took. It must not raise.
     """
 
@@ -23,6 +24,7 @@ class StepStatistics:
     num_drafts: int = 0
     num_draft_tokens: int = 0
     num_accepted_tokens: int = 0
+    num_embeddings: int = 0
     observer: Callable[[float], None] | None = None
 
     def drafted(self, num_tokens: int, num_accepted: int) -> None:
@@ -32,9 +34,10 @@ class StepStatistics:
         self.num_accepted_tokens += num_accepted
         self.num_decoder_tokens += num_accepted
 
-    def ended(self, seconds: float, num_decoder_tokens: int) -> None:
+    def ended(self, seconds: float, num_decoder_tokens: int, num_embeddings: int = 0) -> None:
         """Count a step that has ended."""
         self.num_steps += 1
         self.num_decoder_tokens += num_decoder_tokens
+        self.num_embeddings += num_embeddings
         if self.observer is not None:
             self.observer(seconds)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from transept.core.request.inputs import EncoderInputs
+from transept.core.request.pooling import Pooling
 from transept.core.request.prompt_probe import ProbeResult
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.sequence import SampledToken
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 BlockTable: TypeAlias = list[int]  # block numbers, in token order
 PENDING = -1  # placeholder for a token that the device draws, and that is not on the host yet
@@ -68,12 +73,14 @@ class Encode:
     num_layers: number of encoder layers that are computed by the end of the step, including earlier steps' layers. The
         next step with this encode continues from there; a step without it drops the partial result. The same number as
         in the step before: the encode waits. None: all layers; then keys and values are written.
+    pooling: for an encode whose output is returned instead; its table is empty.
     """
 
     encode_id: int
     inputs: EncoderInputs
     cross_block_table: BlockTable
     num_layers: int | None = None
+    pooling: Pooling | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +169,7 @@ class StepOutput:
     """The output of one step.
 
     sampled: the drawn tokens by decoder sequence id. probes: results of the prefills' prompt probes, by request id.
+    embeddings: results of encodes with pooling, by encode id.
     failures: errors of decoding, by request id; no tokens of these requests are in sampled.
     failed_encodes: errors of encoding, by encode id. Requests of the step that wait for a failed encode are not
         computed, and are not in failures.
@@ -176,3 +184,4 @@ class StepOutput:
     failed_encodes: dict[int, Exception] = field(default_factory=dict)
     interruption: BaseException | None = None
     whole_step_failed: bool = False
+    embeddings: dict[int, npt.NDArray[np.float32]] = field(default_factory=dict)

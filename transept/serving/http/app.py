@@ -23,6 +23,7 @@ from transept.serving.http import (
     catalog,
     client_secrets,
     completions,
+    embeddings,
     image_texts,
     probes,
     realtime,
@@ -71,7 +72,7 @@ def build_app(settings: ServerSettings) -> FastAPI:
     routers = [
         module.router
         for module in (
-            *(transcriptions, transcript_files, completions, text_tasks, image_texts),
+            *(transcriptions, transcript_files, completions, embeddings, text_tasks, image_texts),
             *(client_secrets, catalog, probes),
         )
     ]

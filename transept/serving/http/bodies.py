@@ -100,6 +100,12 @@ def as_openai_samples(options: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
+def is_prompt(value: Any) -> bool:
+    """Return True for a text or a list of token ids."""
+    are_tokens = isinstance(value, list) and bool(value) and all(type(each) is int for each in value)
+    return isinstance(value, str) or are_tokens
+
+
 def one_or_several(is_right: Callable[[Any], bool], one: str, several: str) -> Callable[[str, Any], list[Any]]:
     """Return the parser of a field that takes a value or a list of values.
 

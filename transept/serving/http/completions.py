@@ -41,18 +41,10 @@ A_PROMPT = "a text or a list of token ids"
 Tokens: TypeAlias = list[int]
 
 
-def _is_prompt(value: Any) -> bool:
-    return isinstance(value, str) or _are_token_ids(value)
-
-
 def _decoder_prompt(name: str, given: Any) -> str | Tokens | None:
-    if not (given is None or _is_prompt(given)):
+    if not (given is None or bodies.is_prompt(given)):
         raise bodies.wrong(name, A_PROMPT, given)
     return given
-
-
-def _are_token_ids(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(type(each) is int for each in value)
 
 
 @declares_options("stream_options has no")
@@ -73,7 +65,7 @@ class OwnFields:
 
     prompt: Annotated[
         str | list[str] | Tokens | list[Tokens],
-        Option("the encoder's input", wanted=PROMPTS, parse=bodies.one_or_several(_is_prompt, A_PROMPT, PROMPTS)),
+        Option("the encoder's input", wanted=PROMPTS, parse=bodies.one_or_several(bodies.is_prompt, A_PROMPT, PROMPTS)),
     ]
     model: Annotated[str, Option("a name of `/v1/models`", "Default: the first text model.")] = ""
     decoder_prompt: Annotated[
