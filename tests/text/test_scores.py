@@ -76,7 +76,7 @@ def test_scores_are_those_of_transformers(cases: Callable[[str], Any], row: Row)
         token_ids, logprobs = expected(case, row, TEXTS[0], target)
         assert score.token_ids == token_ids
         torch.testing.assert_close(torch.tensor(score.logprobs), logprobs, rtol=1e-4, atol=1e-4)
-        assert score.logprob == pytest.approx(float(logprobs.sum()), abs=1e-3)
+        assert score.logprob == pytest.approx(float(logprobs.sum()), rel=1e-5, abs=1e-3)
         assert score.perplexity == pytest.approx(math.exp(-float(logprobs.mean())), rel=1e-3)
 
 
