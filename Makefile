@@ -89,7 +89,7 @@ test-windows-kernels: $(if $(WINE),$(CROSS)/.installed)
 	TRANSEPT_TARGET=win_amd64 $(CROSS)/bin/python setup.py --quiet build_ext --build-lib $(WINDOWS); \
 	$(CROSS)/bin/python -m ziglang c++ -target x86_64-windows-gnu -std=c++17 -O1 -o $(WINDOWS)/driver.exe \
 		tests/windows/driver.cpp; \
-	export WINEDEBUG=-all WINEPREFIX=$$(mktemp -d); trap 'rm -rf "$$WINEPREFIX"' EXIT; \
+	export WINEDEBUG=-all WINEPREFIX=$(CURDIR)/$(WINDOWS)/wine; \
 	for dll in $(WINDOWS)/transept/core/kernels/cpu/lib/*.dll; do echo $$dll; $(WINE) $(WINDOWS)/driver.exe $$dll; done
 
 check: $(VENV)/.installed-dev

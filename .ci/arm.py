@@ -78,7 +78,7 @@ def found(names: tuple[str, ...], package: str) -> str:
 
 
 def unpack_system() -> None:
-    """Fetch Debian's Python for Arm and what it needs, with the sources of this machine's apt, and unpack it."""
+    """Fetch Debian's Python for Arm and its libraries, from the sources of this machine's apt, and unpack them."""
     if SYSTEM.exists():
         return
     found(("apt-get",), "apt")
@@ -128,7 +128,8 @@ def build() -> Path:
     """Return a wheel of this checkout whose kernels the cross-compiler builds."""
     base = BUILD / "build"
     shutil.rmtree(base, ignore_errors=True)
-    found((COMPILER,), "g++-aarch64-linux-gnu")
+    for older in BUILD.glob("*.whl"):
+        older.unlink()
     command = ("setup.py", "--quiet", "build", "--build-base", base, "bdist_wheel", "--dist-dir", BUILD)
     run(sys.executable, *command, TRANSEPT_TARGET=TARGET, CXX=COMPILER)
     (wheel,) = BUILD.glob(f"*-{TARGET}.whl")
@@ -148,19 +149,19 @@ def passes(level: str, tests: list[str]) -> bool:
 def main() -> None:
     """Set up, import the package, and run the tests."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--wheel", type=Path)
+    parser.add_argument("--wheel", type=lambda name: Path(name).resolve())
     parser.add_argument("--levels", nargs="+", default=[isa.name for isa in LEVELS])
     parser.add_argument("tests", nargs="*")
     arguments = parser.parse_args()
     try:
         emulator = found(EMULATORS, "qemu-user-static")
-        BUILD.mkdir(parents=True, exist_ok=True)
-        wheel = arguments.wheel or build()
+        if arguments.wheel is None:
+            found((COMPILER,), "g++-aarch64-linux-gnu")
         unpack_system()
     except UnavailableError as reason:
         print(f"skipped: {reason}")
         return
-    install(make_environment(emulator), wheel)
+    install(make_environment(emulator), arguments.wheel or build())
     run(PYTHON, "-c", IMPORTS, **INSTALLED)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         done = pool.map(partial(passes, tests=arguments.tests), arguments.levels)
