@@ -19,6 +19,11 @@ from transept.options import declared
 from transept.serving.configuration import read_settings
 from transept.text.options import TranslationOptions
 
+FORMS = {  # tried in tests/core/test_guided.py
+    (kind, name)
+    for kind in (TranscriptionOptions, SamplingParams)
+    for name in ("guided_choice", "guided_regex", "guided_json", "guided_grammar", "structured_outputs")
+}
 SPEECH = [  # alias, its value, the same under the option's own name
     ("num_beams", 3, {"beam_size": 3}),
     ("vad_filter", True, {"vad": True}),
@@ -84,7 +89,7 @@ def engine(**options: Any) -> EngineConfig:
 
 
 def test_every_alias_is_tried_here() -> None:
-    tried = {(kind, alias) for kind, alias, *_ in ALL} | {(EngineConfig, alias) for alias, *_ in ENGINE}
+    tried = {(kind, alias) for kind, alias, *_ in ALL} | {(EngineConfig, alias) for alias, *_ in ENGINE} | FORMS
     kinds = (TranscriptionOptions, SamplingParams, TranslationOptions, EngineConfig)
     aliases = {(kind, alias.name) for kind in kinds for each in declared(kind).values() for alias in each.aliases}
     assert aliases - tried == {(EngineConfig, "model_size_or_path")}

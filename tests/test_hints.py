@@ -101,7 +101,7 @@ TRANSCRIBE = {  # what is suggested, or the sentence that is said -> what was ty
     "Times of words need no further model; set <word_timestamps>.": "align_model",
     "Existing files are overwritten, unless <skip_existing> is set.": "overwrite",
     "The input is the first argument, without a name.": "input text",
-    "Grammars are not supported.": "grammar",
+    "guided": "grammar",
     NOTHING: "qqq top_k top_p encoding debug print_special max suppress no_vad",
 }
 

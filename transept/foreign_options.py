@@ -122,7 +122,8 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
     ("", "data_parallel_size", "To split a model, set {tensor_parallel_size} or {pipeline_parallel_size}."),
     ("", "served_model_name", "Name a model as NAME=MODEL: transept serve whisper=openai/whisper-base."),
     ("", "enable_lora lora_modules speculative_config", "Adapters and draft models are not supported."),
-    ("", "grammar grammar_rule guided_json structured_outputs", "Grammars are not supported."),
+    ("guided", "grammar guided_decoding json_schema", ""),
+    ("", "grammar_rule", "A grammar begins with its rule start, or root in GBNF."),
     ("", "max_line_width max_line_count max_words_per_line", "It is for files: transcript.to_srt(max_line_width=42)."),
     ("", "highlight_words", "It is for files: transcript.to_srt(highlight_words=True)."),
     (

@@ -28,16 +28,19 @@ class Alias:
     """Another program's name for an option.
 
     values: maps each of its values to the option's value; None leaves the option unchanged. Without `values`, the alias
-    takes the option's own values.
+    takes the option's own values. convert: function from its value to the option's. help: of its flag; by default,
+    ``--help`` omits it.
     """
 
     name: str
     values: Mapping[Any, Any] | None = None
+    convert: Callable[[Any], Any] | None = None
+    help: str = ""
 
     def read(self, value: Any) -> Any:
         """Return the option's value. Raises ParameterError for a value that the alias does not have."""
         if self.values is None:
-            return value
+            return value if self.convert is None else self.convert(value)
         try:
             return self.values[value]
         except (KeyError, TypeError):

@@ -1,5 +1,6 @@
 """Completions over HTTP with OpenAI's own client: what the engine gives for the same prompt and parameters."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,12 @@ from transept.serving.http.completion_jobs import Piece
 from transept.serving.http.token_logprobs import logprobs_of
 
 PROMPTS = TEXTS[:3]
+PERSON = {
+    "type": "object",
+    "properties": {"age": {"type": "integer", "minimum": 0, "maximum": 99}},
+    "required": ["age"],
+    "additionalProperties": False,
+}
 
 
 @pytest.fixture(scope="module")
@@ -328,3 +335,43 @@ def test_an_unknown_model_is_told_with_those_that_there_are(openai_client: opena
     with pytest.raises(openai.NotFoundError, match=r"Models of this server: tiny\.en, bart, t5") as raised:
         openai_client.completions.create(model="t6", prompt="a")
     assert (raised.value.param, raised.value.code) == ("model", "model_not_found")
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "person", "schema": PERSON}}},
+        {"response_format": {"type": "json_object"}, "guided": None},
+        {"guided_json": PERSON},
+        {"structured_outputs": {"json": PERSON}},
+    ],
+    ids=lambda form: next(iter(form)),
+)
+def test_completions_with_a_form(openai_client: openai.OpenAI, form: dict[str, Any]) -> None:
+    pytest.importorskip("llguidance", reason="needs the extra guided")
+    answer = openai_client.completions.create(
+        model="bart", prompt=PROMPTS[0], n=3, temperature=1.0, seed=4, max_tokens=90, extra_body=form
+    )
+    complete = [json.loads(choice.text) for choice in answer.choices if choice.finish_reason == "stop"]
+    assert all(isinstance(each, dict) for each in complete)
+    if "json_object" not in str(form):
+        assert len(complete) == 3
+        assert all(isinstance(each["age"], int) for each in complete)
+
+
+@pytest.mark.parametrize(
+    ("form", "field", "message"),
+    [
+        ({"response_format": {"type": "yaml"}}, "response_format", "must be an object with the type"),
+        ({"response_format": {"type": "json_schema"}}, "response_format", "must be an object with the type"),
+        ({"response_format": {"type": "json_object"}, "guided_regex": "a"}, "response_format", "send one of them"),
+        ({"guided_regex": "("}, "guided_regex", "is not valid"),
+    ],
+)
+def test_invalid_forms_are_told_with_their_field(
+    openai_client: openai.OpenAI, form: dict[str, Any], field: str, message: str
+) -> None:
+    pytest.importorskip("llguidance", reason="needs the extra guided")
+    with pytest.raises(openai.BadRequestError, match=message) as raised:
+        openai_client.completions.create(model="bart", prompt=PROMPTS[0], extra_body=form)
+    assert raised.value.param == field

@@ -30,7 +30,18 @@ OF_SPEECH |= {
     "known_speaker_references",
 }
 OF_TEXT = {"model", "input", "stream"}
-OF_COMPLETIONS = {"model", "prompt", "decoder_prompt", "best_of", "stream", "stream_options", "echo", "suffix", "user"}
+OF_COMPLETIONS = {
+    "model",
+    "prompt",
+    "decoder_prompt",
+    "best_of",
+    "stream",
+    "stream_options",
+    "response_format",
+    "echo",
+    "suffix",
+    "user",
+}
 ENDPOINTS: dict[str, tuple[str, set[str], tuple[type[Any], ...]]] = {
     **dict.fromkeys(SPEECH, (FORM, OF_SPEECH, (TranscriptionOptions, SubtitleLayout))),
     "/v1/completions": (JSON, OF_COMPLETIONS, (SamplingParams,)),

@@ -47,7 +47,7 @@ MOST_USED = (
 OF_TRANSCRIPTS = ("--chapters", "--markdown")
 DECODING = (  # the options of SamplingParams that have flags
     *("num_beams", "max_tokens", "min_tokens", "length_penalty", "no_repeat_ngram_size", "temperature", "top_k"),
-    *("top_p", "seed", "keywords", "keyword_boost", "draft"),
+    *("top_p", "seed", "keywords", "keyword_boost", "draft", "guided"),
 )
 
 

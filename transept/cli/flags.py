@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from argparse import BooleanOptionalAction
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from transept.errors import ParameterError
@@ -40,7 +41,7 @@ def add_flags(
 
 
 def add_flag(parser: argparse._ActionsContainer, each: DeclaredOption, default: Any = argparse.SUPPRESS) -> None:
-    """Declare the flags of an option and of its aliases. ``--help`` omits aliases, and options without a help text.
+    """Declare the flags of an option and of its aliases. ``--help`` omits aliases and options without a help text.
 
     default: value if the flag is not given; by default the namespace then lacks it. An alias with separate values is in
     the namespace under its own name.
@@ -51,7 +52,13 @@ def add_flag(parser: argparse._ActionsContainer, each: DeclaredOption, default: 
         theirs = flag(alias.name)
         if theirs in parser._option_string_actions:
             continue
-        if alias.values is None:
+        if alias.convert is not None:
+            metavar, shown = alias.name.rpartition("_")[2].upper(), alias.help or argparse.SUPPRESS
+            read = _reading_files(alias.convert)
+            parser.add_argument(
+                theirs, dest=each.name, type=read, metavar=metavar, default=argparse.SUPPRESS, help=shown
+            )
+        elif alias.values is None:
             _add(parser, theirs, each, each.name, argparse.SUPPRESS, argparse.SUPPRESS)
         else:
             kind = bool if True in alias.values else str
@@ -71,6 +78,20 @@ def _add(
         parser.add_argument(name, action=BooleanOptionalAction, **shared)
     else:
         parser.add_argument(name, action="store_true", **shared)
+
+
+def _reading_files(convert: Callable[[Any], Any]) -> Callable[[str], Any]:
+    """Return a function that converts a text, or with ``@FILE`` the text of that file."""
+
+    def read(text: str) -> Any:
+        if not text.startswith("@"):
+            return convert(text)
+        try:
+            return convert(Path(text[1:]).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise argparse.ArgumentTypeError(f"cannot read {text[1:]}: {error}") from None
+
+    return read
 
 
 def _help(each: DeclaredOption) -> str:

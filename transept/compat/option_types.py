@@ -9,6 +9,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
+from transept.core.request.guided import Guide
 from transept.speech.option_types import VadKeywords
 from transept.speech.vad.options import VadOptions
 from transept.speech.voices.store import Voices
@@ -38,6 +39,7 @@ class FasterWhisperKeywords(TypedDict, total=False):
     hotwords: str | None
     keywords: Sequence[tuple[str, float | None]] | Mapping[str, float] | Sequence[str] | str | None
     keyword_boost: float
+    guided: Guide | Mapping[str, Any] | Sequence[str] | str | None
     glossary: Sequence[tuple[str, str]] | Mapping[str, str] | pathlib.Path | str | None
     redact: Sequence[str] | str | None
     suppress_blank: bool
@@ -81,6 +83,11 @@ class FasterWhisperKeywords(TypedDict, total=False):
     log_prob_threshold: float | None
     condition_on_prev_tokens: bool
     prompt: str | Sequence[int] | None
+    guided_choice: Guide | Mapping[str, Any] | Sequence[str] | str | None
+    guided_regex: Guide | Mapping[str, Any] | Sequence[str] | str | None
+    guided_json: Guide | Mapping[str, Any] | Sequence[str] | str | None
+    guided_grammar: Guide | Mapping[str, Any] | Sequence[str] | str | None
+    structured_outputs: Guide | Mapping[str, Any] | Sequence[str] | str | None
     max_tokens: int | None
     chunk_length_s: float | None
     vad_filter: bool
@@ -108,6 +115,7 @@ class OpenaiWhisperKeywords(TypedDict, total=False):
     hotwords: str | None
     keywords: Sequence[tuple[str, float | None]] | Mapping[str, float] | Sequence[str] | str | None
     keyword_boost: float
+    guided: Guide | Mapping[str, Any] | Sequence[str] | str | None
     glossary: Sequence[tuple[str, str]] | Mapping[str, str] | pathlib.Path | str | None
     redact: Sequence[str] | str | None
     suppress_blank: bool
@@ -144,6 +152,11 @@ class OpenaiWhisperKeywords(TypedDict, total=False):
     target: str | None
     tgt_lang: str | None
     num_beams: int | None
+    guided_choice: Guide | Mapping[str, Any] | Sequence[str] | str | None
+    guided_regex: Guide | Mapping[str, Any] | Sequence[str] | str | None
+    guided_json: Guide | Mapping[str, Any] | Sequence[str] | str | None
+    guided_grammar: Guide | Mapping[str, Any] | Sequence[str] | str | None
+    structured_outputs: Guide | Mapping[str, Any] | Sequence[str] | str | None
     max_tokens: int | None
     chunk_length_s: float | None
     vad_filter: bool

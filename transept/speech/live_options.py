@@ -20,7 +20,7 @@ NOT_OF_LIVE = (
     *("max_initial_timestamp", "token_logprobs", "word_timestamps", "refine_word_times", "clip_timestamps"),
     *("hallucination_silence_threshold", "multilingual", "language_detection_segments", "channel", "audio_track"),
     *("chunk_length", "encoder_context", "mode", "batched", "batch_size", "vad", "vad_options", "seed"),
-    *("carry_initial_prompt", "even_loudness", "max_new_tokens", *OF_SPEAKERS),
+    *("carry_initial_prompt", "even_loudness", "max_new_tokens", "guided", *OF_SPEAKERS),
 )
 
 

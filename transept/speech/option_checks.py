@@ -32,6 +32,8 @@ def check_options(model: SpeechModel, options: TranscriptionOptions) -> None:
                 value=getattr(options, told),
                 others=("max_num_seqs", name),
             )
+    if options.guided is not None:
+        model.check_form(options.guided)
     if options.diarize:
         _check_speakers(model, options)
     if NAMES in options.redact:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 from transept.core.option_types import EngineKeywords
+from transept.core.request.guided import Guide
 from transept.speech.vad.options import VadOptions
 from transept.speech.voices.store import Voices
 
@@ -108,6 +109,7 @@ class TranscriptionKeywords(AlignmentKeywords, total=False):
 
     target_language: str | None
     task: Literal["transcribe", "translate"] | None
+    guided: Guide | Mapping[str, Any] | Sequence[str] | str | None
     glossary: Sequence[tuple[str, str]] | Mapping[str, str] | pathlib.Path | str | None
     redact: Sequence[str] | str | None
     word_timestamps: bool
@@ -121,6 +123,11 @@ class TranscriptionKeywords(AlignmentKeywords, total=False):
     add_voices: bool
     target: str | None
     tgt_lang: str | None
+    guided_choice: Guide | Mapping[str, Any] | Sequence[str] | str | None
+    guided_regex: Guide | Mapping[str, Any] | Sequence[str] | str | None
+    guided_json: Guide | Mapping[str, Any] | Sequence[str] | str | None
+    guided_grammar: Guide | Mapping[str, Any] | Sequence[str] | str | None
+    structured_outputs: Guide | Mapping[str, Any] | Sequence[str] | str | None
     num_speakers: int | None
     speakers_expected: int | None
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
 
+from transept.core.request.guided import GUIDED, Guide
 from transept.core.request.keywords import DEFAULT_BOOST, KEYWORD_BOOST, keywords
 from transept.errors import ParameterError
 from transept.options import (
@@ -57,7 +58,7 @@ APPEND_PUNCTUATIONS = "\"'.。,，!！?？:：”)]}、"  # noqa: RUF001  full-w
 
 SPEECH, TIMES, DECODING = "speech and language", "times", "decoding"
 speech, times, recording, decoding = (partial(Option, group=each) for each in (SPEECH, TIMES, RECORDING, DECODING))
-NOT_OF_ALIGNMENT = ("task", "target_language", "word_timestamps", *OF_SPEAKERS, "glossary", "redact")
+NOT_OF_ALIGNMENT = ("task", "target_language", "word_timestamps", *OF_SPEAKERS, "glossary", "redact", "guided")
 
 
 @dataclass(frozen=True)
@@ -244,6 +245,15 @@ class SpeechOptions:
         ),
     ] = ()
     keyword_boost: Annotated[float, dataclasses.replace(KEYWORD_BOOST, group=DECODING)] = DEFAULT_BOOST
+    guided: Annotated[
+        Guide | None,
+        dataclasses.replace(
+            GUIDED,
+            help="the form that a window's text must have, for voice commands",
+            more=f"{GUIDED.more} A window is then one segment, and is decoded once, without other suppressions.",
+            group=DECODING,
+        ),
+    ] = None
     glossary: Annotated[
         tuple[tuple[str, str], ...],
         speech(
@@ -472,6 +482,8 @@ class TranscriptionOptions(SpeakerOptions, SpeechOptions):
         freeze = object.__setattr__
         if self.hallucination_silence_threshold is not None:
             freeze(self, "word_timestamps", True)
+        if self.guided is not None:  # no form has timestamps
+            freeze(self, "without_timestamps", True)
         self._take_speakers()
         self._check_contradictions()
         if self.batched:

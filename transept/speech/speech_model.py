@@ -92,6 +92,7 @@ class SpeechModel:
         self.num_decoder_layers = engine.shape.num_decoder_layers
         self.max_positions = engine.shape.max_target_positions or UNBOUNDED_POSITIONS
         self.alignment_heads = self._alignment_heads(engine)
+        self.check_form = engine.inputs.check_form
         self.short_contexts = ShortContexts()
         self.num_temperature_retries = 0
         self._names: MutableMapping[Tensor, str] = WeakTensorKeyDictionary()  # of windows' features

@@ -14,8 +14,9 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding
 
-from transept.core.kernels.transfer import to_device
+from transept.core.kernels.transfer import to_device, upload
 from transept.core.request.grammars import Grammars
 from transept.core.request.guided import Grammar, Guide
 from transept.core.scheduling.step import SequenceData
@@ -34,6 +35,8 @@ class GrammarMasks:
         self.device, self._grammars = device, grammars
         self._matchers: OrderedDict[State, Any] = OrderedDict()  # LLMatcher
         self._executor: Any = None  # llguidance's thread pool
+        allowed = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
+        self._penalties = upload(np.where(allowed, 0.0, -np.inf), device, torch.float32)  # of a byte's 8 tokens
 
     def forbid(
         self,
@@ -67,12 +70,14 @@ class GrammarMasks:
                 words[line] = 0
             elif matcher.is_error():
                 self._compute_anew(by_line[line], line, words)
-        end = self._grammars.end
-        allowed = np.unpackbits(words.view(np.uint8), axis=1, count=end + 1, bitorder="little").view(np.bool_)
-        allowed[:, list(ends)] = allowed[:, end, None]
-        forbidden = ~allowed[:, : logits.shape[1]]
-        forbidden = forbidden if len(keys) == len(rows) else forbidden[lines]
-        logits.masked_fill_(to_device(torch.from_numpy(forbidden), self.device), float("-inf"))
+        codes = words.view(np.uint8)  # [masks, bytes], 8 tokens in each
+        is_complete = _bit(codes, self._grammars.end)
+        for token in ends:
+            byte, bit = token >> 3, np.uint8(1 << (token & 7))
+            codes[:, byte] = np.where(is_complete, codes[:, byte] | bit, codes[:, byte] & ~bit)
+        rows_of_codes = codes if len(keys) == len(rows) else codes[lines]
+        penalties = embedding(to_device(torch.from_numpy(rows_of_codes), self.device).int(), self._penalties)
+        logits += penalties.view(len(rows), -1)[:, : logits.shape[1]]
 
     def _compute_anew(self, key: State, line: int, words: Any) -> None:
         """Compile a grammar anew, whose automaton has reached its limits, and compute a mask. Drops its states."""
@@ -119,3 +124,8 @@ class GrammarMasks:
         if self._executor is None:
             self._executor = LLExecutor(torch.get_num_threads())
         fill_next_token_bitmask_par(self._executor, matchers, words)
+
+
+def _bit(codes: Any, number: int) -> Any:
+    """Return a bit of each row of bytes, as booleans."""
+    return (codes[:, number >> 3] >> (number & 7) & 1).astype(bool)

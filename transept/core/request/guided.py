@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 from transept.errors import ParameterError, shown
+from transept.option_names import Alias
 from transept.options import LONE_SURROGATE, Option
 
 KINDS = ("choice", "regex", "json", "grammar")
@@ -55,7 +56,7 @@ class Grammar:
 
 
 def guide(name: str, given: Any) -> Guide | Grammar | None:
-    """Parse a form: a mapping with one of KINDS, its JSON, or a text such as ``regex=[0-9]+``.
+    """Parse a form: a mapping with one of KINDS, its JSON, a text such as ``regex=[0-9]+``, or a list of choices.
 
     choice: a list of texts; in a text, JSON or texts with commas between them. json: a schema as a mapping or as JSON.
     grammar: a grammar in Lark's or GBNF's notation. Raises ParameterError.
@@ -64,6 +65,8 @@ def guide(name: str, given: Any) -> Guide | Grammar | None:
         return given
     if isinstance(given, str):
         given = _of_text(name, given)
+    if isinstance(given, Sequence) and not isinstance(given, bytes):
+        given = {"choice": given}
     named = {key: value for key, value in given.items() if value is not None} if isinstance(given, Mapping) else {}
     if len(named) != 1 or not {*named} <= {*KINDS}:
         raise _refusal(name, given, f"must be {WANTED}, not {{{name}!}}")
@@ -79,7 +82,7 @@ def guide(name: str, given: Any) -> Guide | Grammar | None:
 
 
 def _of_text(name: str, text: str) -> Any:
-    if not text.lstrip().startswith("{"):
+    if not text.lstrip().startswith(("{", "[")):
         kind, _, value = text.partition("=")
         return {kind.strip(): value}
     return _loaded(name, text)
@@ -124,11 +127,25 @@ def _refusal(name: str, given: Any, problem: str) -> ParameterError:
     return ParameterError(f"{{{name}}} {problem}", param=name, value=given)
 
 
+HELP = {
+    "choice": "the output must be one of these texts: TEXT,TEXT or a JSON list",
+    "regex": "the whole output must match a regular expression",
+    "json": "the output must be JSON by this schema; @FILE reads it from a file",
+    "grammar": "the output must follow a grammar in Lark's or GBNF's notation; @FILE reads it from a file",
+}
+
+
+def _of_kind(kind: str) -> Alias:
+    """Return vLLM's name for a form of one kind."""
+    return Alias(f"guided_{kind}", convert=lambda value: None if value is None else {kind: value}, help=HELP[kind])
+
+
 GUIDED = Option(
     "the form that the output must have: choices, a regular expression, a JSON schema or a grammar",
-    f"{WANTED[0].upper()}{WANTED[1:]}; in a text, KIND=VALUE. The end-of-sequence token is drawn exactly where the "
-    "form is complete. Needs the extra guided.",
+    f"{WANTED[0].upper()}{WANTED[1:]}; a list of choices alone; in a text, KIND=VALUE. The end-of-sequence token is "
+    "drawn exactly where the form is complete. Needs the extra guided.",
     metavar="KIND=VALUE",
+    aliases=(*map(_of_kind, KINDS), "structured_outputs"),
     parse=guide,
-    also="Mapping[str, Any] | str",
+    also="Mapping[str, Any] | Sequence[str] | str",
 )

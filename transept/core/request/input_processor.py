@@ -13,6 +13,7 @@ from transept.core.request.generation_defaults import complete as complete_param
 from transept.core.request.generation_defaults import tokenize_bad_words, tokenize_draft, within_vocabulary
 from transept.core.request.generation_settings import check_generation_settings
 from transept.core.request.grammars import Grammars
+from transept.core.request.guided import Grammar, Guide
 from transept.core.request.ignored_settings import IgnoredSettings
 from transept.core.request.inputs import DecoderInputs, EncoderDecoderInputs, PreparedRequest
 from transept.core.request.keywords import REMEMBERED, Keywords, tokenize_keywords
@@ -98,6 +99,10 @@ class InputProcessor:
         prompt_token_ids = self.preprocess.decoder_inputs(decoder_prompt).token_ids
         self._params(Request("", params, config), prompt_token_ids).check_width(self.max_num_seqs)
         return config
+
+    def check_form(self, form: Guide | Grammar) -> None:
+        """Compile a form of outputs. Raises ParameterError if it is invalid, or if this model cannot write it."""
+        self._grammars(form)
 
     def _params(self, request: Request, prompt_token_ids: list[int]) -> SamplingParams:
         """Complete the request's parameters, and check them against this model."""

@@ -50,7 +50,7 @@ class SingleTextKeywords(TypedDict, total=False):
     keyword_boost: float
     forced_bos_token_id: int | None
     forced_eos_token_id: int | Sequence[int] | None
-    guided: Guide | Grammar | Mapping[str, Any] | str | None
+    guided: Guide | Grammar | Mapping[str, Any] | Sequence[str] | str | None
     logits_processors: Sequence[Callable[[Any, Sequence[Any]], Any]]
     allowed_next_tokens: Callable[..., Sequence[int]] | None
     stop: str | Sequence[str]
@@ -68,6 +68,11 @@ class SingleTextKeywords(TypedDict, total=False):
     max_completion_tokens: int | None
     min_new_tokens: int | None
     beam_size: int | None
+    guided_choice: Guide | Grammar | Mapping[str, Any] | Sequence[str] | str | None
+    guided_regex: Guide | Grammar | Mapping[str, Any] | Sequence[str] | str | None
+    guided_json: Guide | Grammar | Mapping[str, Any] | Sequence[str] | str | None
+    guided_grammar: Guide | Grammar | Mapping[str, Any] | Sequence[str] | str | None
+    structured_outputs: Guide | Grammar | Mapping[str, Any] | Sequence[str] | str | None
     prefix_allowed_tokens_fn: Callable[..., Sequence[int]] | None
     stop_strings: str | Sequence[str]
 

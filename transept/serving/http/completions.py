@@ -37,6 +37,10 @@ MAX_LOGPROBS = 20
 HYPOTHESES = "num_return_sequences"  # n of a beam search; either may be sent
 PROMPTS = "a text, a list of texts, a list of token ids, or a list of such lists"
 A_PROMPT = "a text or a list of token ids"
+FORMATS = (
+    'an object with the type "text", "json_object" or "json_schema", such as '
+    '{"type": "json_schema", "json_schema": {"name": "person", "schema": {...}}}'
+)
 
 Tokens: TypeAlias = list[int]
 
@@ -45,6 +49,19 @@ def _decoder_prompt(name: str, given: Any) -> str | Tokens | None:
     if not (given is None or bodies.is_prompt(given)):
         raise bodies.wrong(name, A_PROMPT, given)
     return given
+
+
+def _response_format(name: str, given: Any) -> dict[str, Any] | None:
+    """Return a response_format as a value of guided; None for text."""
+    kind = given.get("type") if isinstance(given, dict) else None
+    if given is None or kind == "text":
+        return None
+    if kind == "json_object":
+        return {"json": {"type": "object"}}
+    described = given.get("json_schema") if kind == "json_schema" else None
+    if not isinstance(described, dict) or "schema" not in described:
+        raise bodies.wrong(name, FORMATS, given)
+    return {"json": described["schema"]}
 
 
 @declares_options("stream_options has no")
@@ -88,6 +105,10 @@ class OwnFields:
             "With logprobs, also its tokens' log probabilities; with max_tokens=0, these alone.",
         ),
     ] = False
+    response_format: Annotated[
+        dict[str, Any] | None,
+        Option("OpenAI's form of guided: text, json_object or json_schema", wanted=FORMATS, parse=_response_format),
+    ] = None
     suffix: Annotated[str | None, Option("must be empty: encoder/decoder models cannot insert text")] = None
     user: Annotated[str | None, Option("has no effect")] = None
 
@@ -258,6 +279,11 @@ def _asked(body: Given) -> Asked:
     echo = Echoes.BEFORE if fields.echo else Echoes.NONE
     try:
         options = bodies.as_openai_samples(body.part(SamplingParams))
+        if fields.response_format is not None:
+            if options.get("guided") is not None:
+                message = "response_format and guided both set the form of the text: send one of them"
+                raise ApiError(400, message, param="response_format", code="invalid_value")
+            options["guided"] = fields.response_format
         if fields.echo and options.get("max_tokens") == 0:
             echo = Echoes.ALONE
             options |= {"max_tokens": 1, "min_tokens": 0}

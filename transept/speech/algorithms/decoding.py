@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from transept.core.jobs.job import Submit
@@ -117,6 +117,8 @@ def decode_with_fallback(
     if no_speech is not None:  # its probability after the first opening token
         probe = PromptProbe(logprobs=((len(prompt.earlier), no_speech),))
     no_speech_prob = 0.0
+    if options.guided is not None:  # other speech is unlikely at any temperature
+        temperatures = temperatures[:1]
     for attempt, temperature in enumerate(temperatures):
         model.num_temperature_retries += attempt > 0
         params = _sampling_params(heard, temperature, prompt, probe, stop_at_repetition, () if attempt else draft)
@@ -160,6 +162,8 @@ def _sampling_params(
     if model.spec.timestamp_rules is not None and not options.without_timestamps:
         asked = {"max_initial_timestamp": options.max_initial_timestamp, "num_prefix_tokens": len(prompt.prefix)}
         processors = (model.ask("timestamp_rules", model.view, **asked),)
+    # Texts begin with a blank, which is not a part of the form.
+    guided = None if options.guided is None else replace(options.guided, leading_blank=True)
     # Half of the positions if the other half is for a prompt, as in openai-whisper.
     longest = model.max_positions // (1 if model.tokenizer.control.start_of_previous is None else 2)
     room = model.max_positions - len(prompt.tokens)
@@ -173,8 +177,9 @@ def _sampling_params(
         min_tokens=0,
         repetition_penalty=options.repetition_penalty or 1.0,
         no_repeat_ngram_size=options.no_repeat_ngram_size or 0,
-        suppress_tokens=model.tokenizer.suppressed_tokens(options),
-        begin_suppress_tokens=model.tokenizer.blank_tokens if options.suppress_blank else (),
+        suppress_tokens=() if guided else model.tokenizer.suppressed_tokens(options),
+        begin_suppress_tokens=model.tokenizer.blank_tokens if options.suppress_blank and not guided else (),
+        guided=guided,
         bad_words_ids=(),
         keywords=options.keywords,
         keyword_boost=options.keyword_boost,
