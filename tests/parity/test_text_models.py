@@ -4,21 +4,18 @@ check_beam_search of the kit covers batches and preemption for greedy requests t
 """
 
 import json
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from marian_example import marian_plugin
 from text_models import CMUDICT, ROWS, TRAINED, VARIANTS
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, ByT5Tokenizer
 
 from transept import Engine, SamplingParams
 from transept.testing import Parity
 
-MARIAN = Path(__file__).parents[2] / "examples" / "transept-marian"
 # Whose check in bfloat16 is not slow: architectures computed by different layers.
 BFLOAT16_ROWS = ("bart-base", "mbart-large-50", "pegasus-xsum", "blenderbot_small-90M", "nllb-200", "t5")
 # Whose beams are slow, since another row has the same layers, and the search does not depend on what else differs.
@@ -29,13 +26,7 @@ GREEDY = SamplingParams(temperature=0.0)
 
 @pytest.fixture(scope="module", autouse=True)
 def _marian_plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The example plugin, installed by pip where this process finds it."""
-    source, site = tmp_path_factory.mktemp("source") / "marian", tmp_path_factory.mktemp("site")
-    shutil.copytree(MARIAN, source)  # building writes beside the sources
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*pip, "--target", str(site), str(source)], check=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(site)
+    with marian_plugin(tmp_path_factory):
         yield
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from typing import Any
 
 from transept.cli.flags import add_flag
@@ -21,6 +22,8 @@ NAMES = (
     "model_dir",
     "offline",
     "plugin",
+    "adapters",
+    "merge_adapter",
 )
 ALIASES = sorted({alias.name for name in NAMES for alias in declared(EngineConfig)[name].aliases if alias.values})
 LIMITS = ("max_audio_seconds", "max_text_characters")
@@ -39,7 +42,7 @@ def add_engine_options(parser: argparse._ActionsContainer) -> None:
     """Declare the flags of `NAMES`."""
     for name in NAMES:
         each = declared(EngineConfig)[name]
-        add_flag(parser, each, default=each.default)
+        add_flag(parser, each, default=None if each.default is dataclasses.MISSING else each.default)
 
 
 def add_limit(parser: argparse._ActionsContainer, name: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from argparse import BooleanOptionalAction
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,7 @@ def _add(
     parser: argparse._ActionsContainer, name: str, each: DeclaredOption, dest: str, default: Any, help: str
 ) -> None:
     shared: dict[str, Any] = {"dest": dest, "default": default, "help": help}
-    if tuple in each.types and each.option.parse is None:
+    if each.types == (Mapping,) or (tuple in each.types and each.option.parse is None):
         parser.add_argument(name, action="append", metavar=each.option.metavar, **shared)
     elif not each.is_flag:
         parser.add_argument(name, type=_parser_of(each), metavar=each.option.metavar, **shared)

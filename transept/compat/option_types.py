@@ -67,6 +67,7 @@ class FasterWhisperKeywords(TypedDict, total=False):
     batched: bool
     vad: bool
     vad_options: VadOptions | VadKeywords | str
+    lora: str | None
     seed: int
     channel: Literal["mix", "left", "right", "each"]
     diarize: bool
@@ -139,6 +140,7 @@ class OpenaiWhisperKeywords(TypedDict, total=False):
     batch_size: int | None
     vad: bool
     vad_options: VadOptions | VadKeywords | str
+    lora: str | None
     seed: int
     channel: Literal["mix", "left", "right", "each"]
     diarize: bool

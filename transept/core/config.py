@@ -7,12 +7,14 @@ import logging
 import os
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal
 
 from transept.core.parallel.devices import check_eager, check_gpus, other_accelerator
 from transept.core.parallel.launcher import Launcher
+from transept.core.request.adapter_options import MAX_ADAPTER_RANK, MAX_ADAPTERS, MERGE_ADAPTER, NAMED_ADAPTERS
 from transept.core.request.limits import DEFAULT_LIMITS, Limits
 from transept.errors import ParameterError
 from transept.option_names import Alias
@@ -194,6 +196,10 @@ class EngineConfig:
     offline: Annotated[
         bool, Option("download nothing: take models that are on this machine", aliases=("local_files_only",))
     ] = False
+    adapters: Annotated[Mapping[str, str], NAMED_ADAPTERS] = dataclasses.field(default_factory=dict)
+    max_adapters: Annotated[int, MAX_ADAPTERS] = 8
+    max_adapter_rank: Annotated[int, MAX_ADAPTER_RANK] = 64
+    merge_adapter: Annotated[str | None, MERGE_ADAPTER] = None
     block_size: Annotated[int, Option("slots (tokens) of a cache block", ge=1, le=1 << 16)] = 64
     kv_cache_dtype: Annotated[
         Literal["auto", "fp8"],

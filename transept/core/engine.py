@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from tqdm import tqdm
 
+from transept.core.checkpoints.adapters import Adapters
 from transept.core.checkpoints.model_description import ModelDescription, check_default_prompt, describe_model
 from transept.core.checkpoints.parallel_sizes import check_parallel_sizes
 from transept.core.checkpoints.source import locate
@@ -31,6 +32,7 @@ from transept.core.request.pooling import Pooling
 from transept.core.request.preprocess import InputPreprocessor
 from transept.core.request.prompts import Prompt, Request
 from transept.core.request.sampling_params import SamplingParams
+from transept.core.scheduling.adapter_slots import AdapterSlots
 from transept.core.scheduling.block_manager import BlockSpaceManager
 from transept.core.scheduling.encoder_slices import EncoderSlices
 from transept.core.scheduling.scheduler import Scheduler
@@ -82,6 +84,8 @@ class Engine(Closable):
         plain = described.weight_map.plain
         ignored_settings = IgnoredSettings(config.model, plain.generation_extras if plain else (), shape.vocab_size)
         ignored_settings.warn(self.generation_config)
+        self.adapters = Adapters(described, config.max_adapter_rank)
+        self.adapters.load_all(config.adapters)
         limits = config.scheduler_config(shape.max_source_positions, shape.max_target_positions)
         worker_config = WorkerConfig(checkpoint.path, config, limits)
         if config.num_ranks == 1:
@@ -101,11 +105,12 @@ class Engine(Closable):
         _warn_of_small_cache(self.block_manager, shape)
         slices = EncoderSlices(capacity.num_encoder_layers, config.encoder_layers_per_step)
         self.scheduler = Scheduler(limits, self.block_manager, slices)
+        self.scheduler.adapters = AdapterSlots(config.max_adapters)
         self.scheduler.drafting.vocab_size = shape.vocab_size
         self.preprocess = InputPreprocessor(
             self.spec, self.view, shape, (self.source_tokenizer, self.tokenizer), config.limits
         )
-        self.inputs = InputProcessor(self.preprocess, ignored_settings, config.max_num_seqs)
+        self.inputs = InputProcessor(self.preprocess, ignored_settings, config.max_num_seqs, self.adapters.find)
         self.core = EngineCore(self.executor, self.scheduler, StopChecker(self.tokenizer))
         self.runner = JobRunner(self.core, self.inputs, config.max_num_seqs, config.limits.max_queue_length)
         self._owner: threading.Thread | None = None  # the thread that uses the engine
@@ -118,12 +123,14 @@ class Engine(Closable):
         sampling_params: SamplingParams | Seq[SamplingParams] | None = None,
         *,
         generation_config: Any | None = None,
+        lora: str | Seq[str | None] | None = None,
         progress: bool | None = None,
     ) -> list[RequestOutput]:
         """Run prompts until all finish. Returns their outputs in the order of the prompts.
 
-        sampling_params: one for all prompts, or one for each. generation_config: see `add_request`. progress: True to
-        show a progress bar on stderr; default: if there are several prompts and stderr is a terminal.
+        sampling_params: one for all prompts, or one for each. generation_config: see `add_request`. lora: name of the
+        adapter of all prompts, or one name or None for each. progress: True to show a progress bar on stderr; default:
+        if there are several prompts and stderr is a terminal.
         Raises PromptError, MediaError, ParameterError, CapacityError or RequestFailedError, naming the prompt. After an
         error, no prompt stays queued.
         """
@@ -131,6 +138,10 @@ class Engine(Closable):
             raise PromptError(f"prompts are strings or dicts, one or a list, not {type(prompts).__name__}")
         prompt_list = cast("list[Prompt]", [prompts] if isinstance(prompts, (str, Mapping)) else list(prompts))
         params_list = _one_each(sampling_params, len(prompt_list))
+        adapters = [lora] * len(prompt_list) if lora is None or isinstance(lora, str) else [*lora]
+        if len(adapters) != len(prompt_list):
+            message = f"{len(adapters)} names in {{lora}} for {len(prompt_list)} prompts; give one for all, or one each"
+            raise ParameterError(message, param="lora", value=lora)
         if not prompt_list:
             return []
         show = len(prompt_list) > 1 if progress is None else progress
@@ -138,9 +149,10 @@ class Engine(Closable):
         outputs: dict[int, RequestOutput] = {}
         with self._owned():
             requests = []
-            for index, (prompt, params) in enumerate(zip(prompt_list, params_list, strict=True)):
+            for index, each in enumerate(zip(prompt_list, params_list, adapters, strict=True)):
+                prompt, params, adapter = each
                 with _naming(index, len(prompt_list)):
-                    requests.append(self.inputs(Request(prompt, params, generation_config)))
+                    requests.append(self.inputs(Request(prompt, params, generation_config, lora=adapter)))
             jobs = (_output_of(request) for request in requests)
             with (
                 tqdm(total=len(requests), desc="generate", unit="prompt", disable=disable) as bar,
@@ -162,11 +174,13 @@ class Engine(Closable):
         *,
         generation_config: Any | None = None,
         pooling: Pooling | None = None,
+        lora: str | None = None,
     ) -> None:
         """Queue a request; it joins the running batch as soon as it fits.
 
         generation_config: a transformers GenerationConfig or a PlainConfig, used instead of the checkpoint's for fields
-        that sampling_params does not set. pooling: for a request that only encodes; its output has an embedding.
+        that sampling_params does not set. pooling: for a request that only encodes; its output has an embedding. lora:
+        name of the adapter to compute with; None: of none.
         Raises PromptError or MediaError for a bad prompt, ParameterError for bad parameters or a request id in use,
         CapacityError if the request could never fit, QueueFullError if limits.max_queue_length requests are waiting,
         and RequestFailedError if a mapper or a tokenizer raises.
@@ -178,7 +192,7 @@ class Engine(Closable):
         with self._owned():
             self.executor.check_open()
             self.runner.check_queue()
-            request = self.inputs(Request(prompt, sampling_params, generation_config, pooling))
+            request = self.inputs(Request(prompt, sampling_params, generation_config, pooling, lora))
             self.runner.call(lambda: self.runner.tasks.add_bare(request_id, request))
 
     def step(self) -> list[RequestOutput]:
@@ -200,6 +214,14 @@ class Engine(Closable):
         """Drop a request of `add_request` at any time and free its memory; do nothing for an unknown id."""
         with self._owned():
             self.runner.call(lambda: self.runner.tasks.abort_bare(request_id))
+
+    def load_adapter(self, name: str, folder: str | Path) -> None:
+        """Load a LoRA adapter that requests may choose from now on, in any thread. See Adapters.load for errors."""
+        self.adapters.load(name, folder)
+
+    def unload_adapter(self, name: str) -> None:
+        """Unload an adapter, in any thread. Requests that use it go on. Raises ParameterError for an unknown name."""
+        self.adapters.unload(name)
 
     def close(self) -> None:
         """Free the model's and the cache's memory and end the engine's processes, as leaving a ``with`` statement does.

@@ -125,6 +125,7 @@ class EngineCore:
         except BaseException:
             self.in_flight.clear()
             self.scheduler.restart_all()
+            self.scheduler.adapters.reset()
             raise
 
     def output(self, group: SequenceGroup) -> RequestOutput:

@@ -6,6 +6,7 @@ Generated from the declarations of options by `make option-types`; do not edit.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Literal, TypedDict
 
 import torch
@@ -40,6 +41,10 @@ class EngineKeywords(TypedDict, total=False):
     plugin: str | None
     model_dir: str | os.PathLike[str] | None
     offline: bool
+    adapters: Mapping[str, str]
+    max_adapters: int
+    max_adapter_rank: int
+    merge_adapter: str | os.PathLike[str] | None
     block_size: int
     kv_cache_dtype: Literal["auto", "fp8"]
     kv_cache_bytes: int | None
@@ -62,3 +67,5 @@ class EngineKeywords(TypedDict, total=False):
     download_dir: str | os.PathLike[str] | None
     cache_dir: str | os.PathLike[str] | None
     local_files_only: bool
+    max_loras: int
+    max_lora_rank: int

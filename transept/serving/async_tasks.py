@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
 from functools import cached_property, partial
 from pathlib import Path
@@ -45,9 +46,13 @@ HEARTBEAT_SECONDS = 1  # of audio
 
 
 class _AsyncTasks:
-    """Base class. engine: an AsyncEngine on the engine of a loaded Transcriber, TextGenerator or VisionReader."""
+    """Base class. engine: an AsyncEngine on the engine of a loaded Transcriber, TextGenerator or VisionReader.
+
+    lora: name of the adapter of jobs that name none; None: none.
+    """
 
     engine: AsyncEngine
+    lora: str | None = None
     _loaded_by: Any
 
     def __init__(self, loaded: Any, *, max_running: int = MAX_RUNNING, max_queue: int = MAX_QUEUE) -> None:
@@ -65,6 +70,12 @@ class _AsyncTasks:
         """Load a model in another thread. Raises as the class without Async."""
         loaded = await asyncio.to_thread(partial(cls._loaded_by, model, **engine_options))
         return cls(loaded, max_running=max_running, max_queue=max_queue)
+
+    def with_adapter(self, name: str) -> Self:
+        """Return the same tasks, by default with an adapter."""
+        adapted = copy.copy(self)
+        adapted.lora = name
+        return adapted
 
     async def close(self) -> None:
         """Abort all jobs and free the model's memory."""
@@ -96,6 +107,8 @@ class AsyncTranscriber(_AsyncTasks):
 
         Raises ParameterError at once for a bad option.
         """
+        if self.lora is not None:
+            options.setdefault("lora", self.lora)
         return self.transcriber.job(audio, **options)
 
     @shows_options(TranscriptionOptions)
@@ -127,6 +140,8 @@ class AsyncTranscriber(_AsyncTasks):
 
         Raises ParameterError for a bad option.
         """
+        if self.lora is not None:
+            options.setdefault("lora", self.lora)
         return AsyncLiveStream(self.transcriber.live_transcription(rate, **options), self.engine)
 
     def _heartbeat(self) -> Job:
@@ -209,6 +224,8 @@ class AsyncTextGenerator(_AsyncTasks):
 
         task, options: see TextGenerator. Raises ParameterError at once for a bad one.
         """
+        if self.lora is not None:
+            options.setdefault("lora", self.lora)
         return self.generator.job(task, document, stream=stream, **options)
 
     async def run(self, task: Task, document: str, **options: Unpack[TranslationKeywords]) -> GeneratedText:
@@ -258,6 +275,8 @@ class AsyncVisionReader(_AsyncTasks):
 
     def job(self, image: Any, **options: Unpack[ReadingKeywords]) -> Job:
         """Return a job for `engine`, whose result is an ImageText. Raises ParameterError at once for a bad option."""
+        if self.lora is not None:
+            options.setdefault("lora", self.lora)
         return self.reader.job(image, **options)
 
     async def read(self, image: Any, **options: Unpack[ReadingKeywords]) -> ImageText:

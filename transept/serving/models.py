@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import copy
 import logging
 import threading
 import time
@@ -43,6 +44,7 @@ class ServedModel:
 
     def __init__(self, source: ModelSource) -> None:
         self.name, self.source = source.name, source.source
+        self.parent: str | None = None  # of an adapter: the model's name
         self.created = int(time.time())
         self.tasks: AsyncTranscriber | AsyncTextGenerator | AsyncVisionReader | None = None
         self.error: str | None = None
@@ -80,6 +82,18 @@ class ServedModel:
             return "failed"
         return "loading" if self.engine is None else "ready"
 
+    @property
+    def adapters(self) -> list[str]:
+        """Names of its adapters, each of which clients may give as a model's name."""
+        return [] if self.engine is None else self.engine.engine.adapters.names
+
+    def with_adapter(self, name: str) -> ServedModel:
+        """Return the model with one of its adapters, under the adapter's name."""
+        assert self.tasks is not None
+        adapted = copy.copy(self)
+        adapted.name, adapted.parent, adapted.tasks = name, self.name, self.tasks.with_adapter(name)
+        return adapted
+
     def describe(self) -> dict[str, Any]:
         """The model as `/v1/models` lists it: OpenAI's fields, then ours."""
         described: dict[str, Any] = {
@@ -91,6 +105,8 @@ class ServedModel:
             "state": self.state,
             "error": self.error,
         }
+        if self.parent is not None:
+            described["parent"] = self.parent
         if self.engine is not None:
             described["running"], described["waiting"] = self.engine.num_running, self.engine.num_waiting
         if self.speech is not None:
@@ -147,12 +163,23 @@ class ServedModels:
         if self._loading is not None:
             await asyncio.shield(self._loading)
 
+    @property
+    def names(self) -> list[str]:
+        """The names that clients may give: of models, then of their adapters."""
+        return list(dict.fromkeys([*self.models, *(name for each in self.models.values() for name in each.adapters)]))
+
     def named(self, name: str) -> ServedModel:
-        """Return a model by its name. Raises ApiError: 404, with the known names, for an unknown name."""
+        """Return a model by its name, or by the name of one of its adapters.
+
+        Raises ApiError: 404, with the known names, for an unknown name.
+        """
         if name not in self.models:
+            for model in self.models.values():
+                if name in model.adapters:
+                    return model.with_adapter(name)
             raise ApiError(
                 404,
-                f'there is no model "{name}". Models of this server: {", ".join(self.models)}',
+                f'there is no model "{name}". Models of this server: {", ".join(self.names)}',
                 param="model",
                 code="model_not_found",
             )

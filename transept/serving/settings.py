@@ -136,6 +136,13 @@ class ServerSettings:
             metavar="FILE",
         ),
     ] = None
+    load_adapters: Annotated[
+        bool,
+        Option(
+            "let clients load LoRA adapters from folders of this machine, and unload them",
+            "By /v1/load_lora_adapter and /v1/unload_lora_adapter.",
+        ),
+    ] = False
     upload_timeout: Annotated[float, Option("fail an upload that pauses this long", metavar="S", gt=0)] = 30.0
     shutdown_timeout: Annotated[float, Option("time for running requests after SIGTERM", metavar="S", ge=0)] = 30.0
     log_json: Annotated[bool, Option("write the log as JSON")] = False

@@ -92,6 +92,7 @@ class AlignmentKeywords(TypedDict, total=False):
     batch_size: int | None
     vad: bool
     vad_options: VadOptions | VadKeywords | str
+    lora: str | None
     seed: int
     channel: Literal["mix", "left", "right", "each"]
     num_beams: int | None
@@ -174,6 +175,7 @@ class LiveKeywords(LiveOptionKeywords, total=False):
     prepend_punctuations: str
     append_punctuations: str
     language_detection_threshold: float
+    lora: str | None
     target: str | None
     tgt_lang: str | None
     num_beams: int | None

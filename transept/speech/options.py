@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
 
+from transept.core.request.adapter_options import LORA
 from transept.core.request.guided import GUIDED, Guide
 from transept.core.request.keywords import DEFAULT_BOOST, KEYWORD_BOOST, keywords
 from transept.errors import ParameterError
@@ -447,6 +448,7 @@ class SpeechOptions:
             also="str",
         ),
     ] = DEFAULT_VAD_OPTIONS
+    lora: Annotated[str | None, dataclasses.replace(LORA, group=SPEECH)] = None
     seed: Annotated[int, decoding("seed of the samples", metavar="N", ge=0, le=MAX_SEED)] = 0
 
     @property

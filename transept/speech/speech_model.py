@@ -16,7 +16,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from transept.core.engine import Engine
 from transept.core.request.preprocess import content_key
-from transept.core.request.prompts import MultiModalPrompt, Request, TokensPrompt
+from transept.core.request.prompts import MultiModalPrompt, Prompt, Request, TokensPrompt
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import CheckpointError, ParameterError, PluginFailedError, UnsupportedModelError, suggest
 from transept.options import refusal
@@ -77,7 +77,7 @@ class SpeechModel:
                 f'"{engine.config.model}" has no tokenizer; put its tokenizer.json beside the weights'
             )
         self.family, self.spec = engine.spec, engine.spec.speech
-        self.view = engine.view
+        self.view, self.adapters = engine.view, engine.adapters
         self.device = engine.config.device
         self._name = str(engine.config.model)
         self.max_num_seqs = engine.config.max_num_seqs
@@ -314,9 +314,17 @@ class SpeechModel:
         return calibrated_margin(self.view.path, self._name)
 
     def request(
-        self, features: Tensor, decoder_prompt: Sequence[int], params: SamplingParams, context: int | None = None
+        self,
+        features: Tensor,
+        decoder_prompt: Sequence[int],
+        params: SamplingParams,
+        context: int | None = None,
+        lora: str | None = None,
     ) -> Request:
-        """Return a request for one window. features: [channels, up to window_frames]. context: see short_context."""
+        """Return a request for one window.
+
+        features: [channels, up to window_frames]. context: see short_context. lora: see Request.
+        """
         modality, name = self.spec.features_modality, self._names.get(features)
         if context is not None:
             assert self.spec.short_features_modality is not None
@@ -326,4 +334,5 @@ class SpeechModel:
         if name is not None:
             sound["multi_modal_uuids"] = {modality: name}
         tokens: TokensPrompt = {"prompt_tokens": list(decoder_prompt)}
-        return Request({"encoder_prompt": sound, "decoder_prompt": tokens if decoder_prompt else None}, params)
+        prompt: Prompt = {"encoder_prompt": sound, "decoder_prompt": tokens if decoder_prompt else None}
+        return Request(prompt, params, lora=lora)

@@ -42,7 +42,7 @@ def _request(tokens: list[int], job: TextJob) -> Request:
         decoder_prompt = {"prompt_tokens": job.decoder_prompt}
     encoder_prompt: TokensPrompt = {"prompt_tokens": tokens, "encoder_inputs": job.encoder_inputs}
     prompt: Prompt = {"encoder_prompt": encoder_prompt, "decoder_prompt": decoder_prompt}
-    return Request(prompt, job.sampling_params, job.generation_config)
+    return Request(prompt, job.sampling_params, job.generation_config, lora=job.lora)
 
 
 def _final_text(outputs: Sequence[RequestOutput | None], job: TextJob) -> str:

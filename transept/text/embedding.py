@@ -73,4 +73,4 @@ class Embedder:
         encoder = self.job.encoder
         encoded = encoder.of_tokens(document) if isinstance(document, list) else encoder(document)
         prompt: Any = {"prompt_tokens": encoded.prompts[0], "encoder_inputs": self.job.encoder_inputs}
-        return encoded.truncated, self.engine.inputs(Request(prompt, pooling=self.pooling))
+        return encoded.truncated, self.engine.inputs(Request(prompt, pooling=self.pooling, lora=self.job.lora))

@@ -37,7 +37,7 @@ class TextJob:
 
     encoder_inputs: further inputs in every document's prompt.
     decoder_prompt: token ids; None: the family's default. generation_config: a transformers GenerationConfig with this
-    task's defaults of sampling_params; None: the checkpoint's.
+    task's defaults of sampling_params; None: the checkpoint's. lora: name of an adapter; None: none.
     """
 
     encoder: DocumentEncoder
@@ -45,6 +45,7 @@ class TextJob:
     decoder_prompt: list[int] | None
     sampling_params: SamplingParams
     generation_config: Any | None
+    lora: str | None = None
 
 
 def make_job(engine: Engine, task: Task, options: Mapping[str, Any], *, can_chunk: bool = True) -> TextJob:
@@ -78,7 +79,13 @@ def make_job(engine: Engine, task: Task, options: Mapping[str, Any], *, can_chun
         decoder_prompt=decoder_prompt,
         sampling_params=params,
         generation_config=generation_config,
+        lora=known_adapter(engine, given.lora),
     )
+
+
+def known_adapter(engine: Engine, name: str | None) -> str | None:
+    """Return the name of an adapter, or None. Raises ParameterError for an unknown one."""
+    return None if name is None else engine.adapters.find(name).name
 
 
 def _text_task(engine: Engine, task: Task, source: str | None, target: str | None) -> TextTask:

@@ -17,6 +17,7 @@ class TextKeywords(SingleTextKeywords, total=False):
     truncate: bool
     chunk: bool
     max_source_tokens: int | None
+    lora: str | None
     truncation: bool
 
 
@@ -36,6 +37,7 @@ class ScoringKeywords(TypedDict, total=False):
 
     truncate: bool
     max_source_tokens: int | None
+    lora: str | None
     source: str | None
     target: str | None
     task: Literal["generate", "summarize", "translate"]
@@ -57,6 +59,7 @@ class EmbeddingKeywords(TypedDict, total=False):
     normalize: bool
     truncate: bool
     max_source_tokens: int | None
+    lora: str | None
     source: str | None
     target: str | None
     task: Literal["generate", "summarize", "translate"]

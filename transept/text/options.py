@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, ClassVar, Literal
 
+from transept.core.request.adapter_options import LORA
 from transept.core.request.pooling import Pooling
 from transept.errors import ParameterError
 from transept.options import MAX_INTEGER, Option, declares_options, refusal, take_options
@@ -54,6 +55,8 @@ class TextOptions:
             le=MAX_INTEGER,
         ),
     ] = None
+
+    lora: Annotated[str | None, LORA] = None
 
     def __post_init__(self) -> None:
         take_options(self)

@@ -108,6 +108,7 @@ class Scorer:
             },
             params,
             job.generation_config,
+            lora=job.lora,
         )
         return tokens, encoded.truncated, engine.inputs(request)
 

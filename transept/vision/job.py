@@ -29,7 +29,7 @@ class ReadingJob:
 
     inputs: the engine's input processor. modality: key of the image in prompts. encoder_prompt: text beside the image.
     decoder_prompt: token ids; None: the family's default. generation_config: defaults of sampling_params; None: the
-    checkpoint's.
+    checkpoint's. lora: name of an adapter; None: none.
     """
 
     inputs: InputProcessor
@@ -38,6 +38,7 @@ class ReadingJob:
     decoder_prompt: list[int] | None
     sampling_params: SamplingParams
     generation_config: Any | None
+    lora: str | None = None
 
 
 def make_job(engine: Engine, options: Mapping[str, Any]) -> ReadingJob:
@@ -48,7 +49,8 @@ def make_job(engine: Engine, options: Mapping[str, Any]) -> ReadingJob:
     spec = engine.spec.vision
     assert spec is not None  # checked by VisionReader
     own, sampling = split_options("read has no option", options, ReadingOptions, SamplingParams, without=UNSUGGESTED)
-    task = ReadingOptions(**own).task
+    given = ReadingOptions(**own)
+    task, lora = given.task, given.lora
     params = params_of_single_text("an image", sampling)
     known = tasks(engine, spec)
     name = next(iter(known)) if task is None else task
@@ -66,6 +68,7 @@ def make_job(engine: Engine, options: Mapping[str, Any]) -> ReadingJob:
         decoder_prompt=decoder_prompt,
         sampling_params=params,
         generation_config=generation_config,
+        lora=None if lora is None else engine.adapters.find(lora).name,
     )
 
 
@@ -93,4 +96,4 @@ def prepare(image: Any, job: ReadingJob) -> PreparedRequest:
         "encoder_prompt": encoder_prompt,
         "decoder_prompt": None if job.decoder_prompt is None else {"prompt_tokens": job.decoder_prompt},
     }
-    return job.inputs(Request(prompt, job.sampling_params, job.generation_config))
+    return job.inputs(Request(prompt, job.sampling_params, job.generation_config, lora=job.lora))

@@ -13,6 +13,7 @@ class ReadingKeywords(SingleTextKeywords, total=False):
     """The options of reading images."""
 
     task: str | None
+    lora: str | None
 
 
 class ReadingAndEngineKeywords(ReadingKeywords, EngineKeywords, total=False):

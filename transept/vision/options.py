@@ -5,9 +5,11 @@ The name of a task is checked later, with the model. No torch here.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Annotated
 
+from transept.core.request.adapter_options import LORA
 from transept.options import Option, declares_options, take_options
 
 READ_MODEL = "microsoft/trocr-base-printed"  # default
@@ -32,6 +34,8 @@ class ReadingOptions:
             wanted="a task's name",
         ),
     ] = None
+
+    lora: Annotated[str | None, dataclasses.replace(LORA, group="decoding")] = None
 
     def __post_init__(self) -> None:
         take_options(self)

@@ -73,9 +73,15 @@ class HuggingFaceCheckpoint(Checkpoint):
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Yield every weight by its name without wrapper prefixes, file by file."""
         for file in self.files:
-            yield from (
-                _safetensors(file, self.is_known) if file.suffix == ".safetensors" else _pickled(file, self.is_known)
-            )
+            yield from read_tensors(file, self.is_known)
+
+
+def read_tensors(file: Path, is_known: IsKnown = None) -> Iterator[tuple[str, Tensor]]:
+    """Iterate over a file's tensors, by their names without wrapper prefixes. is_known: see Checkpoint.
+
+    Raises CheckpointError for a file that is corrupt, or that contains anything but tensors.
+    """
+    return _safetensors(file, is_known) if file.suffix == ".safetensors" else _pickled(file, is_known)
 
 
 def _shards(index: Path) -> list[Path]:

@@ -7,7 +7,7 @@ model, only this process's shard of a tensor is copied or packed.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -18,6 +18,7 @@ from transept.core.checkpoints.checkpoint import Checkpoint
 from transept.core.checkpoints.weight_map import WeightMap
 from transept.core.checkpoints.wrapped_names import adapter_problem
 from transept.core.layers.linear import WHOLE, StackedParameter
+from transept.core.layers.low_rank import LowRankUpdate, check_updates, merged
 from transept.core.layers.packing import WeightPacker
 from transept.core.parallel.group import Shard
 from transept.errors import CheckpointError, PluginError
@@ -33,19 +34,21 @@ def load_weights(
     packer: WeightPacker | None = None,
     elsewhere: Collection[str] = (),
     known_as: str = "",
+    updates: Sequence[LowRankUpdate] = (),
 ) -> None:
     """Copy every weight of the checkpoint to its place by the weight map, in the model's dtype and on its device.
 
     Places are the model's parameters and persistent buffers; one that two modules share counts once. packer: packs
     weights whose parameters are on the meta device, each when all its parts are loaded. elsewhere: names of parameters
-    and buffers that other processes load. known_as: names the plugin in messages.
+    and buffers that other processes load. known_as: names the plugin in messages. updates: of an adapter, added to
+    the checkpoint's weights.
 
     Raises CheckpointError that lists all weights that are missing, unexpected, of a wrong shape, or loaded twice; or
     that reports a quantized checkpoint or an adapter. Raises PluginError if the weight map names parts that a parameter
     does not have.
     """
     misfit = f'the weights in "{checkpoint.path}" do not fit {type(model).__name__}{known_as and f" of {known_as}"}'
-    places = _Places(model, packer, tied={target for _, target in weight_map.tied})
+    places = _Places(model, packer, {target for _, target in weight_map.tied}, updates, elsewhere)
     report = _Report()
     tied: list[tuple[str, str, Tensor]] = []
     for name, tensor in checkpoint.tensors():
@@ -153,8 +156,20 @@ class _Place:
 class _Places:
     """All places of a model by the names of its state_dict, and the checkpoint names that have filled them."""
 
-    def __init__(self, model: nn.Module, packer: WeightPacker | None, tied: set[str]) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        packer: WeightPacker | None,
+        tied: set[str],
+        updates: Sequence[LowRankUpdate],
+        elsewhere: Collection[str],
+    ) -> None:
         self.tensors: dict[str, Tensor] = model.state_dict(keep_vars=True)
+        own = [update for update in updates if update.parameter not in elsewhere]
+        check_updates(model, own)
+        self._updates: dict[str, list[LowRankUpdate]] = {}
+        for update in own:
+            self._updates.setdefault(update.parameter, []).append(update)
         self._tied = {id(tensor) for name, tensor in self.tensors.items() if name in tied}
         self.filled: dict[tuple[int, str], str] = {}  # piece -> checkpoint name
         self._packer = packer
@@ -197,6 +212,11 @@ class _Places:
         else:
             with torch.no_grad():
                 place.destination.copy_(rows)
+
+    def updated(self, target: str, tensor: Tensor) -> Tensor:
+        """Return a checkpoint's tensor with an adapter's updates added."""
+        name = target.partition("#")[0]
+        return merged(tensor, target, self.tensors[name], self._updates[name]) if name in self._updates else tensor
 
     def content(self, place: _Place) -> Tensor:
         """Return the content of a filled place."""
@@ -252,7 +272,7 @@ def _fill(places: _Places, name: str, target: str, tensor: Tensor, report: _Repo
     if tensor.shape != place.shape:
         report.misshaped.append(_misshaped(name, target, tensor, place))
         return
-    places.fill(place, place.own(tensor))
+    places.fill(place, place.own(places.updated(target, tensor)))
 
 
 def _fill_tied(places: _Places, name: str, target: str, tensor: Tensor, report: _Report) -> None:

@@ -51,6 +51,19 @@ class ModelDescription:
         """The model's config: of transformers, or derived by the plugin's weight map."""
         return self.view.config
 
+    @property
+    def names_of_adapters(self) -> WeightMap:
+        """The weight map for Hugging Face's names, which adapters have. Raises CheckpointError without one."""
+        maps = self.spec.weight_maps
+        if "huggingface" not in maps:
+            raise CheckpointError(
+                f"{self.spec.known_as} has no weight map for Hugging Face's names, which adapters have. Merge the "
+                "adapter before the checkpoint is converted"
+            )
+        names = _imported(self.spec, maps["huggingface"])
+        assert isinstance(names, WeightMap)
+        return names
+
 
 def describe_model(path: Path, source: str, plugin: str | None, plugins: Plugins | None = None) -> ModelDescription:
     """Read a checkpoint directory's config and find the plugin that runs it.

@@ -43,8 +43,8 @@ def about_folder(folder: Path) -> str:
     files = sorted(entry for entry in folder.iterdir() if entry.is_file())
     if adapter := next((file for file in files if file.name in ADAPTERS), None):
         return (
-            f'"{folder}" holds a PEFT adapter alone, {adapter.name}. Merge it into its model with merge_and_unload(), '
-            "call save_pretrained(), and load the saved folder"
+            f'"{folder}" holds a PEFT adapter alone, {adapter.name}. Load its base model, and give this '
+            "folder as {merge_adapter}, or in {adapters}"
         )
     return next((answer for file in files if (answer := about_file(file, str(file)))), "")
 

@@ -1,8 +1,9 @@
 """DecoderRunner: computes the logits of a step's requests, whose cross-attention keys are already in the cache.
 
-Steps are launched kernel by kernel, or replayed as CUDA graphs. In a recorded step, and on a CPU, each token of a short
-prompt is computed like the newest token of a decoding sequence. That is correct because the keys of all rows are
-written before any are read. So the CPU kernel that computes whole layers also serves steps with new requests.
+Steps are launched kernel by kernel, or replayed as CUDA graphs, except for requests with adapters. In a recorded step,
+and on a CPU, each token of a short prompt is computed like the newest token of a decoding sequence. That is correct
+because the keys of all rows are written before any are read. So the CPU kernel that computes whole layers also serves
+steps with new requests.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from transept.core.execution.checked_model import CheckedModel
 from transept.core.execution.decode_graphs import DecodeGraphs
 from transept.core.execution.drawn import Drawn
 from transept.core.execution.kv_cache import KVCache
+from transept.core.execution.model_adapters import ModelAdapters
 from transept.core.execution.prompt_probes import PromptProbes
 from transept.core.execution.recorder import Recorder
 from transept.core.execution.rows import DecodeRows, put_pending
 from transept.core.kernels.dispatch import MOST_QUERIES
 from transept.core.kernels.transfer import upload
+from transept.core.layers.adapters import using
 from transept.core.scheduling.step import SequenceGroupMetadata
 
 MOST_PROMPT_ROWS = 8  # prompt tokens of a new request on a GPU; for longer prompts, tiled attention is faster
@@ -43,10 +46,10 @@ class DecoderRunner:
 
     graphs: DecodeGraphs | None = None
 
-    def __init__(self, model: CheckedModel, cache: KVCache, block_size: int) -> None:
+    def __init__(self, model: CheckedModel, cache: KVCache, block_size: int, adapters: ModelAdapters) -> None:
         context, self.shape = model.model.context, model.model.shape(model.model.config)
         self.backend, self.ranks, self.stage = context.attention_backend, context.group, context.stage
-        self._model, self._cache, self._block_size = model, cache, block_size
+        self._model, self._cache, self._block_size, self._adapters = model, cache, block_size, adapters
         self._device = cache.layers[0].device
         self._most_spans = MOST_QUERIES if self._device.type == "cpu" else 0  # limit for a new request without graphs
         own, layers = self.stage.decoder_layers(self.shape), cache.layers
@@ -74,16 +77,19 @@ class DecoderRunner:
         """Compute requests kernel by kernel. Returns None except in the last pipeline stage. last: see `replay`."""
         self._cache.wait()
         rows = DecodeRows.of(step, self._block_size, self.shape.window, self._most_spans)
+        adapters = self._adapters.rows(rows.adapters)
         input_ids, positions, slots = upload((rows.token_ids, rows.positions, rows.slots), self._device).unbind()
         put_pending(input_ids, rows.pending, last)
         metadata = rows.metadata(self._block_size, self.shape.window, slots)
         self.backend.plan(metadata)
         probes = PromptProbes(step, metadata, self.kv_caches, self.ranks, self.stage)
-        hidden = self._model.decode(input_ids, positions, self.kv_caches, metadata)
+        with using(adapters):
+            hidden = self._model.decode(input_ids, positions, self.kv_caches, metadata)
         if not self.stage.is_last:
             probes.send(hidden)
             return None
-        logits = self._model.compute_logits(self._sampled(rows, hidden))
+        with using(None if adapters is None else adapters.selected(rows.sampled)):
+            logits = self._model.compute_logits(self._sampled(rows, hidden))
         probes.read(hidden, self._model.compute_logits)
         return Decoded(step, logits, probes)
 
@@ -93,6 +99,8 @@ class DecoderRunner:
         room = most_rows(num_seqs) - sum(group.num_rows for group in step if not group.is_prefill)
         chosen: list[SequenceGroupMetadata] = []
         for group in step:
+            if group.adapter is not None:
+                continue
             if group.is_prefill:
                 if group.num_rows > min(room, MOST_PROMPT_ROWS) or group.sampling_params.prompt_probe is not None:
                     continue

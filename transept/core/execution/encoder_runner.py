@@ -19,8 +19,10 @@ from transept.core.execution.embeddings import pooled
 from transept.core.execution.encoder_graphs import EncoderGraphs
 from transept.core.execution.heap_trim import trimmed_heap
 from transept.core.execution.kv_cache import KVCache
+from transept.core.execution.model_adapters import ModelAdapters
 from transept.core.execution.recorder import Recorder
 from transept.core.kernels.transfer import to_device, upload
+from transept.core.layers.adapters import using
 from transept.core.layers.projected_attention import MakesKeysAndValues
 from transept.core.request.inputs import EncoderInputs
 from transept.core.scheduling.step import Encode
@@ -48,10 +50,11 @@ class EncoderRunner:
         cross_attentions: Sequence[MakesKeysAndValues | None],
         cache: KVCache,
         block_size: int,
+        adapters: ModelAdapters,
     ) -> None:
         context = model.model.context
         self.backend, self.stage = context.attention_backend, context.stage
-        self._model, self._cache, self._block_size = model, cache, block_size
+        self._model, self._cache, self._block_size, self._adapters = model, cache, block_size, adapters
         self._device, self._dtype = cache.layers[0].device, model.model.compute_dtype
         layers = zip(cross_attentions, cache.layers, strict=True)
         self._layers = [(attention, kv_cache) for attention, kv_cache in layers if attention is not None]
@@ -75,12 +78,12 @@ class EncoderRunner:
         with nullcontext() if self._has_encoded else trimmed_heap():
             self._has_encoded = True
             self._cache.wait()
-            replays = self.graphs is not None and all(each.pooling is None for each in encodes)
+            replays = self.graphs is not None and all(each.pooling is None and each.adapter is None for each in encodes)
             if replays and self.graphs([each.inputs for each in encodes], self._slots(encodes)):  # type: ignore[misc]
                 return
             chunks = _chunks(encodes, self._chunk_size(encodes))
             for chunk in chunks:
-                hidden = self.encode([each.inputs for each in chunk])
+                hidden = self.encode([each.inputs for each in chunk], chunk[0].adapter)
                 if self.stage.is_last:
                     self.stage.share_encoded(hidden)
                     self.end(hidden, chunk, embeddings)
@@ -88,8 +91,11 @@ class EncoderRunner:
                 for chunk in chunks:
                     self.write(self.stage.receive_encoded(self._device), chunk)
 
-    def encode(self, batch: Sequence[EncoderInputs]) -> Tensor:
-        """Return the encoder's output for inputs of one kind, [encoder tokens, hidden]. Writes nothing."""
+    def encode(self, batch: Sequence[EncoderInputs], adapter: int | None = None) -> Tensor:
+        """Return the encoder's output for inputs of one kind, [encoder tokens, hidden]. Writes nothing.
+
+        adapter: slot of the adapter of all of them.
+        """
         metadata = AttentionMetadata.for_encoder([inputs.num_tokens for inputs in batch])
         self.backend.plan(metadata)
         input_ids = positions = None
@@ -98,7 +104,7 @@ class EncoderRunner:
             places = [position for inputs in batch for position in range(len(inputs.token_ids))]
             positions = upload(places, self._device)
         features = self._features_of(batch)
-        with self._model.encoding(batch, metadata):
+        with self._model.encoding(batch, metadata), using(self._adapters.all_rows(adapter)):
             hidden = self._model.model.encode(input_ids, positions, metadata, **features)
         self._model.check_encoded(batch, hidden)
         return hidden
@@ -123,8 +129,9 @@ class EncoderRunner:
             hidden, chunk = torch.cat([rows[index] for index in written]), [chunk[index] for index in written]
         self._cache.wait()
         slots = upload(np.concatenate(self._slots(chunk)), self._device)
-        for attention, kv_cache in self._layers:
-            self.backend.write(*self._model.keys_and_values(attention, hidden, kv_cache), kv_cache, slots)
+        with using(self._adapters.all_rows(chunk[0].adapter)):
+            for attention, kv_cache in self._layers:
+                self.backend.write(*self._model.keys_and_values(attention, hidden, kv_cache), kv_cache, slots)
 
     def _slots(self, encodes: Sequence[Encode]) -> list[np.ndarray]:
         """Return the cache slots for each input's keys and values, int64 [its tokens]."""
@@ -154,11 +161,14 @@ class EncoderRunner:
 
 
 def _chunks(encodes: Sequence[Encode], limit: int | None) -> list[list[Encode]]:
-    """Split encodes into chunks: neighbours of one `_kind`, at most `limit` tokens each. A longer input is a chunk."""
+    """Order encodes by adapters, and split them into chunks of one `_kind`, at most `limit` tokens each.
+
+    An input that is longer is a chunk.
+    """
     chunks: list[list[Encode]] = []
     size = 0
-    for encode in encodes:
-        alike = chunks and _kind(chunks[-1][0].inputs) == _kind(encode.inputs)
+    for encode in sorted(encodes, key=lambda each: -1 if each.adapter is None else each.adapter):
+        alike = chunks and _kind(chunks[-1][0]) == _kind(encode)
         if alike and (limit is None or size + encode.inputs.num_tokens <= limit):
             chunks[-1].append(encode)
             size += encode.inputs.num_tokens
@@ -168,6 +178,6 @@ def _chunks(encodes: Sequence[Encode], limit: int | None) -> list[list[Encode]]:
     return chunks
 
 
-def _kind(inputs: EncoderInputs) -> tuple[set[str], bool]:
-    """Return the names of its features, and True if it has token ids. Inputs that agree in both share a chunk."""
-    return {*inputs.features}, bool(inputs.token_ids)
+def _kind(encode: Encode) -> tuple[set[str], bool, int | None]:
+    """Return the names of its features, True if it has token ids, and its adapter. Equal inputs share a chunk."""
+    return {*encode.inputs.features}, bool(encode.inputs.token_ids), encode.adapter

@@ -22,6 +22,7 @@ from transept.core.execution.embeddings import Embeddings
 from transept.core.execution.encoder_runner import EncoderRunner
 from transept.core.execution.isolation import Isolation, ends_engine, interruption_of
 from transept.core.execution.kv_cache import KVCache
+from transept.core.execution.model_adapters import ModelAdapters
 from transept.core.execution.prompt_probes import PromptProbes
 from transept.core.execution.recorder import Recorder
 from transept.core.execution.sampler import Sampler
@@ -68,7 +69,7 @@ class ModelRunner:
     """Runs steps on one device.
 
     spec: names the model's plugin in errors. cross_attentions: of the decoder layers that have a cache here; default:
-    the model's.
+    the model's. adapters: of the model; default: with one slot.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class ModelRunner:
         block_size: int,
         sampler: Sampler,
         cross_attentions: Sequence[MakesKeysAndValues | None] | None = None,
+        adapters: ModelAdapters | None = None,
     ) -> None:
         checked = CheckedModel(spec, model)
         self.spec, self.model, self.cache, self.block_size, self.sampler = spec, model, cache, block_size, sampler
@@ -86,9 +88,10 @@ class ModelRunner:
         self.ranks, self.stage = model.context.group, model.context.stage
         if cross_attentions is None:
             cross_attentions = model.cross_attentions()
-        self.encoder = EncoderRunner(checked, cross_attentions, cache, block_size)
+        self.adapters = adapters or ModelAdapters(model, 1)
+        self.encoder = EncoderRunner(checked, cross_attentions, cache, block_size, self.adapters)
         self.sliced = SlicedEncodes(self.encoder)
-        self.decoder = DecoderRunner(checked, cache, block_size)
+        self.decoder = DecoderRunner(checked, cache, block_size, self.adapters)
 
     def record_steps(self) -> None:
         """Replay steps and encoder passes as CUDA graphs from now on. The attention backend must be `replayable`."""
@@ -108,7 +111,9 @@ class ModelRunner:
 
     @torch.inference_mode()
     def issue(self, step: StepInput, last: IssuedStep | None = None) -> IssuedStep:
-        """Move blocks, then issue one step. An exception fails only the encode or the request that raises it.
+        """Move blocks and load adapters, then issue one step.
+
+        An exception fails only the encode or the request that raises it.
 
         Inputs are encoded first; a request whose encode failed is not computed. In a pipeline the step fails as a
         whole, because other stages may already compute later steps; see StepOutput.
@@ -118,6 +123,8 @@ class ModelRunner:
         """
         with fatal_errors_end_the_engine(self.device), on_device(self.device):
             self.cache.move(step.moves)
+            for load in step.loads:
+                self.adapters.load(load.slot, load.updates)
             if self.device.type == "cpu":
                 share_num_threads()
             if self.stage.count > 1:

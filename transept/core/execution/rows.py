@@ -32,6 +32,7 @@ class DecodeRows:
         step; these do not.
     pending: row -> sequence id, for tokens that the previous step drew and that are not on the host yet.
     sampled: the rows whose logits are needed: those of each sequence's last token and of its draft.
+    adapters: each row's slot of an adapter; None: of none.
     """
 
     token_ids: list[int] = field(default_factory=list)
@@ -45,6 +46,7 @@ class DecodeRows:
     cross_block_tables: list[BlockTable] = field(default_factory=list)
     pending: dict[int, int] = field(default_factory=dict)
     sampled: list[int] = field(default_factory=list)
+    adapters: list[int | None] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -81,6 +83,7 @@ class DecodeRows:
             self.request_starts.append(min(start + size, last))
             self.cross_lengths.append(group.num_encoder_tokens)
             self.cross_block_tables.append(group.cross_block_table)
+        self.adapters.extend([group.adapter] * (last - first))
 
     def _add_token(self, token: int, position: int, freed: int, table: BlockTable, block_size: int) -> None:
         """Add a token of a decoding sequence. freed: tokens before the first one in the table."""

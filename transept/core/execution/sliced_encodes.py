@@ -62,7 +62,7 @@ class SlicedEncodes:
         if sliced is not None and sliced.thread != threading.get_ident():
             sliced = num_layers = None  # restart, in one step, since another thread may run the next step
         if sliced is None:
-            sliced = SlicedEncode(encode.encode_id, partial(self._encoder.encode, [encode.inputs]))
+            sliced = SlicedEncode(encode.encode_id, partial(self._encoder.encode, [encode.inputs], encode.adapter))
         hidden = sliced.advance(num_layers)
         if hidden is not None:
             self._encoder.end(hidden, [encode], embeddings)

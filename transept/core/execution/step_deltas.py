@@ -19,6 +19,7 @@ from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.sequence import SampledToken
 from transept.core.scheduling.step import (
     PENDING,
+    AdapterLoad,
     BlockMoves,
     BlockTable,
     Encode,
@@ -60,6 +61,7 @@ class RequestDelta(NamedTuple):
     num_samples: int
     sample_indices: dict[int, int]
     cross_block_table: BlockTable
+    adapter: int | None = None
 
 
 class StepDelta(NamedTuple):
@@ -83,6 +85,7 @@ class StepDelta(NamedTuple):
     drafts: dict[int, list[int]]
     encodes: list[Encode]
     moves: BlockMoves | None
+    loads: list[AdapterLoad]
 
 
 @dataclass
@@ -146,7 +149,7 @@ class StepEncoder:
         same, self._request_ids = request_ids == self._request_ids, request_ids
         first, forgotten, changed_ids = self._num_steps == 1, self._forget_absent(), None if same else request_ids
         decodes = requests, changed_ids, new_tokens, tables, drafts
-        return StepDelta(first, forgotten, *decodes, encodes, step.moves or None)
+        return StepDelta(first, forgotten, *decodes, encodes, step.moves or None, step.loads)
 
     def _describe(
         self, metadata: SequenceGroupMetadata, known: _KnownRequest | None, requests: list[RequestDelta]
@@ -158,7 +161,9 @@ class StepEncoder:
         constants = _constants(metadata) if known is None else None
         numbers = metadata.is_prefill, metadata.encode_id, metadata.num_samples
         requests.append(
-            RequestDelta(metadata.request_id, constants, *numbers, sample_indices, metadata.cross_block_table)
+            RequestDelta(
+                metadata.request_id, constants, *numbers, sample_indices, metadata.cross_block_table, metadata.adapter
+            )
         )
         sequences = {} if known is None else known.sequences
         known = _KnownRequest(metadata, {each: sequences.get(each, _KnownSequence()) for each in metadata.seq_data})
@@ -234,7 +239,7 @@ class StepDecoder:
                     table[:] = table[first:stop] + blocks
         encodes = [replace(each, inputs=self._unfinished.get(each.encode_id, each.inputs)) for each in delta.encodes]
         self._unfinished = {each.encode_id: each.inputs for each in encodes if each.num_layers is not None}
-        return StepInput(encodes, decodes, delta.moves or BlockMoves())
+        return StepInput(encodes, decodes, delta.moves or BlockMoves(), delta.loads)
 
     def _metadata(self, request: RequestDelta) -> SequenceGroupMetadata:
         """Return the request that the delta describes, with the known tokens and tables."""
@@ -267,6 +272,7 @@ class StepDecoder:
             request.num_samples,
             {seq_id: tables.get(seq_id, []) for seq_id in request.sample_indices},
             request.cross_block_table,
+            request.adapter,
         )
 
 

@@ -9,11 +9,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import torch
 
 from transept.core.attention.attention import LayerContext
 from transept.core.attention.backends.selector import select_backend
+from transept.core.checkpoints.adapter_folder import read_adapter
 from transept.core.checkpoints.load_weights import load_weights
 from transept.core.checkpoints.model_description import ModelDescription, build_model
 from transept.core.config import EngineConfig
@@ -22,6 +24,7 @@ from transept.core.execution.executor import WorkerConfig
 from transept.core.execution.heap_trim import trimmed_heap
 from transept.core.execution.kv_cache import KVCache, block_bytes
 from transept.core.execution.memory_profile import cache_bytes, largest_step
+from transept.core.execution.model_adapters import ModelAdapters
 from transept.core.execution.model_runner import IssuedStep, ModelRunner, on_device
 from transept.core.execution.sampler import Sampler
 from transept.core.execution.sliced_encodes import pause_before_layer
@@ -88,10 +91,11 @@ class Worker:
         self.num_encoder_layers = _pause_between_encoder_layers(model, described.shape) if pauses else 1
         grammars = Grammars(lambda: tokenizers_of(described.spec, described.view)[1], described.shape.vocab_size)
         sampler = Sampler(device, grammars)
+        adapters = ModelAdapters(model, config.max_adapters)
 
         def runner(num_blocks: int, num_host_blocks: int) -> ModelRunner:
             cache = KVCache(shape, config.block_size, num_blocks, num_host_blocks, cache_dtype, device)
-            made = ModelRunner(described.spec, model, cache, config.block_size, sampler, attentions)
+            made = ModelRunner(described.spec, model, cache, config.block_size, sampler, attentions, adapters)
             if records:
                 made.record_steps()
             return made
@@ -206,5 +210,8 @@ def _load(
     if stage.count > 1:
         model.to(device)
     packer = WeightPacker(model, device.type, config.weight_rounding, long_inputs=long_inputs)
-    load_weights(model, described.checkpoint, described.weight_map, packer, elsewhere, described.spec.known_as)
+    merges = config.merge_adapter
+    updates = () if merges is None else read_adapter(Path(merges), described.names_of_adapters)
+    checkpoint, weight_map = described.checkpoint, described.weight_map
+    load_weights(model, checkpoint, weight_map, packer, elsewhere, described.spec.known_as, updates)
     return model, attentions

@@ -36,7 +36,9 @@ from transept.core.kernels.cpu.fused.decoder_layer import DecodeStep as DecodeSt
 from transept.core.kernels.cpu.fused.decoder_layer import Norm as Norm
 from transept.core.kernels.cpu.fused.decoder_layer import Projection as Projection
 from transept.core.kernels.cpu.fused.feed_forward import FeedForwardKernel as FeedForwardKernel
-from transept.core.kernels.cpu.gemm import panels, product
+from transept.core.kernels.cpu.gemm import low_rank, panels, product
+from transept.core.kernels.cpu.gemm.low_rank import LowRankTable as LowRankTable
+from transept.core.kernels.cpu.gemm.low_rank import RowTiles as RowTiles
 from transept.core.kernels.cpu.gemm.panels import WeightPanels as WeightPanels
 from transept.core.kernels.cpu.isas import BF16_DOT, DOT_INT8, TILES
 from transept.core.kernels.cpu.library import capabilities
@@ -227,6 +229,8 @@ PRODUCT: Operation[Callable[..., Tensor]] = Operation(
     Kernel(rounded_weights.fp8_product, ("round_rows",), device="cuda", dtypes=FLOATS, weights=(torch.float8_e4m3fn,)),
 )
 
+LOW_RANK = Operation("out += x @ a.T @ b by each row's adapter", Kernel(low_rank.add, ("transept_add_low_rank",)))
+
 # Layers.
 
 DECODER_LAYER: Operation[type[DecoderLayerKernel]] = Operation(
@@ -311,7 +315,7 @@ RECURRENCE = Operation("the voice-activity network's memory", Kernel(recurrence.
 ARRIVE = Operation("wait for the ranks that share memory", Kernel(arrival.arrive, ("transept_arrive",), dtypes=()))
 
 OPERATIONS: tuple[Operation[Any], ...] = (
-    *(PACK, PACK_CONVOLUTION, PRODUCT, DECODER_LAYER, FEED_FORWARD, PRODUCT_AND_GELU, ACTIVATE, NORM),
+    *(PACK, PACK_CONVOLUTION, PRODUCT, LOW_RANK, DECODER_LAYER, FEED_FORWARD, PRODUCT_AND_GELU, ACTIVATE, NORM),
     *(PAGED_ATTENTION, ENCODER_ATTENTION, GPU_ATTENTION, WRITE_SLOTS, WRITE_CACHE),
     *(ARGMAX, UNIFORM, MEDIANS, CHEAPEST_PATH, RECURRENCE, ARRIVE),
 )

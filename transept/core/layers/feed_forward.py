@@ -17,6 +17,7 @@ from transept.core.kernels.dispatch import (
     runs_on,
 )
 from transept.core.layers.activations import get_activation
+from transept.core.layers.adapters import rows_in_use, using
 from transept.core.layers.linear import ColumnParallelLinear, RowParallelLinear, matmul
 from transept.core.parallel.group import ParallelGroup
 
@@ -54,10 +55,17 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x: [tokens, hidden]. Returns the same shape, in the wider dtype of x and fc2."""
-        if runs_on(x) and self._kernel is not None:
-            return self._kernel(torch.zeros(len(x), self.fc2.out_features), x)
+        adapters = rows_in_use()
+        differ = adapters is not None and adapters.of_all is None
+        if runs_on(x) and self._kernel is not None and (adapters is None or differ):
+            out = self._kernel(torch.zeros(len(x), self.fc2.out_features), x)
+            if adapters is not None:
+                own = adapters.with_adapters
+                with using(adapters.selected(own)):
+                    out[own] = self._all_at_once(x[own])
+            return out
         rows = max(CPU_ROWS, CPU_ROWS_OF_A_THREAD * torch.get_num_threads())
-        if len(x) <= rows or not self._has_independent_rows(x):
+        if len(x) <= rows or differ or not self._has_independent_rows(x):
             return self._all_at_once(x)
         return torch.cat([self._all_at_once(some) for some in x.split(rows)])
 
@@ -67,7 +75,8 @@ class FeedForward(nn.Module):
 
     def add_to(self, x: Tensor, normed: Tensor) -> Tensor:
         """Return ``x + self(normed)``. x: [tokens, hidden], with `addend` added; may be overwritten."""
-        if runs_on(x) and runs_on(normed) and x.is_contiguous() and self._kernel is not None:
+        fits = runs_on(x) and runs_on(normed) and x.is_contiguous()
+        if fits and self._kernel is not None and rows_in_use() is None:
             return self._kernel(x, normed)
         if not self._adds_in_place(x):
             return x + self(normed)
@@ -87,7 +96,7 @@ class FeedForward(nn.Module):
     def _adds_in_place(self, x: Tensor) -> bool:
         """True if one kernel multiplies and adds: on a GPU, if fc2 is plain and all tensors have one dtype."""
         dtypes = {x.dtype, self.fc1.weight.dtype, self.fc2.weight.dtype}
-        return x.is_cuda and self.fc2.is_plain and len(dtypes) == 1
+        return x.is_cuda and self.fc2.is_plain and len(dtypes) == 1 and rows_in_use() is None
 
     def _has_independent_rows(self, x: Tensor) -> bool:
         """True if results are batch-invariant, bit for bit, because Transept's kernels compute them."""
@@ -106,12 +115,22 @@ class FeedForward(nn.Module):
 
     def _activated(self, x: Tensor) -> Tensor:
         """Return ``act(fc1(x))``, by one kernel if one serves; on a CPU, the activation's kernel also adds the bias."""
-        bias, gelu = self.fc1.bias, PRODUCT_AND_GELU.serving(x)
-        if gelu is not None and self.activation_name == "gelu" and bias is not None and self.fc1.packed is None:
+        bias, gelu, plain = self.fc1.bias, PRODUCT_AND_GELU.serving(x), rows_in_use() is None
+        if (
+            gelu is not None
+            and plain
+            and self.activation_name == "gelu"
+            and bias is not None
+            and self.fc1.packed is None
+        ):
             return gelu(x, self.fc1.weight, bias)
         activate = ACTIVATE.serving(x)
         if activate is None:
             return self.activation(self.fc1(x))
+        if not plain:
+            hidden = self.fc1(x)
+            activate(hidden, None, self.activation_name)
+            return hidden
         if self.fc1.packed is not None:
             return self.fc1.packed.activated(x, self.fc1.bias, self.activation_name)
         hidden = matmul(x, self.fc1.weight)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transept.core.kernels.dispatch import Projection, WeightPanels
+from transept.core.layers.adapters import LayerAdapters, rows_in_use
 from transept.core.layers.packed_weights import PackedWeight
 from transept.core.parallel.group import ParallelGroup, Shard
 
@@ -71,6 +72,7 @@ class Linear(nn.Module):
 
     weight: StackedParameter  # filled by a checkpoint; on the meta device if it is packed
     packed: PackedWeight | None  # set by packing.WeightPacker once the weight is loaded
+    adapters: LayerAdapters | None  # set by execution.model_adapters
 
     def __init__(
         self,
@@ -84,13 +86,19 @@ class Linear(nn.Module):
         self.in_features, self.out_features = in_features, out_features
         parts = stacked or {}
         self.weight = StackedParameter.of((out_features, in_features), parts, shards)
-        self.packed = None
+        self.packed = self.adapters = None
         of_bias = {part: shard for part, shard in (shards or {}).items() if shard.dim == 0}
         self.bias = StackedParameter.of((out_features,), parts, of_bias) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
         """x: [tokens, in]. Returns [tokens, out]."""
-        return matmul(x, self.packed or self.weight, self.bias)
+        return self.adapted(x, matmul(x, self.packed or self.weight, self.bias))
+
+    def adapted(self, x: Tensor, out: Tensor, first: int = 0) -> Tensor:
+        """Add the updates of the rows' adapters to products, in place, and return them. first: the first output."""
+        if self.adapters is None or (rows := rows_in_use()) is None:
+            return out
+        return self.adapters.add(rows, x, out, first)
 
     def projection(self, outputs: int | None = None) -> Projection | None:
         """Return the packed weight and bias, of all or the first outputs; None if not packed for CPU kernels."""
@@ -98,7 +106,8 @@ class Linear(nn.Module):
         if not isinstance(panels, WeightPanels):
             return None
         bias = None if self.bias is None else self.bias[:outputs]
-        return Projection(panels.outputs(0, panels.num_outputs if outputs is None else outputs), bias)
+        updates = None if self.adapters is None else self.adapters.table
+        return Projection(panels.outputs(0, panels.num_outputs if outputs is None else outputs), bias, updates)
 
 
 class ColumnParallelLinear(Linear):
@@ -153,8 +162,8 @@ class RowParallelLinear(Linear):
     def forward(self, x: Tensor) -> Tensor:
         """x: [tokens, in], this rank's. Returns [tokens, out], the same on every rank."""
         if self._group.size == 1:
-            return matmul(x, self.packed or self.weight, self.bias)
-        total = self._group.all_reduce(matmul(x, self.packed or self.weight))
+            return self.adapted(x, matmul(x, self.packed or self.weight, self.bias))
+        total = self._group.all_reduce(self.adapted(x, matmul(x, self.packed or self.weight)))
         return total if self.bias is None else total.add_(self.bias)
 
 
@@ -212,12 +221,13 @@ class EncoderDecoderQKVParallelLinear(QKVParallelLinear):
 
     def query(self, x: Tensor) -> Tensor:
         """x: [tokens, hidden], the decoder's. Returns [tokens, heads, head_dim]."""
-        query = matmul(x, self.packed or self.weight, self.bias, slice(self.q_size))
+        query = self.adapted(x, matmul(x, self.packed or self.weight, self.bias, slice(self.q_size)))
         return query.unflatten(-1, (-1, self.head_dim))
 
     def keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """x: [encoder_tokens, hidden], the encoder's output. Returns both, [encoder_tokens, kv_heads, head_dim]."""
         parts = slice(self.q_size, None)
         projected = matmul(x, self.packed or self.weight, self.bias, parts, of_encoder=True)
+        projected = self.adapted(x, projected, self.q_size)
         key, value = projected.unflatten(-1, (-1, self.head_dim)).chunk(2, dim=1)
         return key, value

@@ -24,6 +24,7 @@ from transept.core.kernels.dispatch import (
     Projection,
     runs_on,
 )
+from transept.core.layers.adapters import rows_in_use
 from transept.core.layers.feed_forward import FeedForward
 from transept.core.layers.layer_config import LayerConfig
 from transept.core.layers.linear import Linear
@@ -240,6 +241,9 @@ class DecoderLayers(nn.ModuleList):
         for (is_served, _), group in alike:
             indices = [*group]
             step = self._backend.decode_step(metadata, biases[indices[0]]) if is_served else None
+            if step is not None:
+                rows = rows_in_use()
+                step.use_adapters(None if rows is None else rows.tiles(len(x)))
             yield indices[0], indices[-1] + 1, step
 
 

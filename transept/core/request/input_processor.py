@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from transept.core.request.generation_settings import check_generation_settings
 from transept.core.request.grammars import Grammars
 from transept.core.request.guided import Grammar, Guide
 from transept.core.request.ignored_settings import IgnoredSettings
-from transept.core.request.inputs import DecoderInputs, EncoderDecoderInputs, PreparedRequest
+from transept.core.request.inputs import Adapter, DecoderInputs, EncoderDecoderInputs, PreparedRequest
 from transept.core.request.keywords import REMEMBERED, Keywords, tokenize_keywords
 from transept.core.request.pooling import Pooling
 from transept.core.request.preprocess import InputPreprocessor
@@ -39,10 +39,18 @@ class InputProcessor:
     """Preprocesses prompts and completes sampling parameters.
 
     ignored_settings: warns of unsupported settings in a request's generation config. max_num_seqs: of the engine.
+    find_adapter: returns the adapter with a name.
     """
 
-    def __init__(self, preprocess: InputPreprocessor, ignored_settings: IgnoredSettings, max_num_seqs: int) -> None:
+    def __init__(
+        self,
+        preprocess: InputPreprocessor,
+        ignored_settings: IgnoredSettings,
+        max_num_seqs: int,
+        find_adapter: Callable[[str], Adapter],
+    ) -> None:
         self.preprocess, self.ignored_settings, self.max_num_seqs = preprocess, ignored_settings, max_num_seqs
+        self.find_adapter = find_adapter
         self._grammars = Grammars(lambda: preprocess.tokenizer, preprocess.shape.vocab_size)
         self._tokenize_keywords = lru_cache(REMEMBERED)(tokenize_keywords)  # all windows of a recording have the same
         self.generation_config = preprocess.view.generation_config
@@ -54,8 +62,8 @@ class InputProcessor:
     def __call__(self, request: Request) -> PreparedRequest:
         """Preprocess the prompt and complete the sampling parameters.
 
-        Raises PromptError or MediaError for a bad prompt, ParameterError for bad parameters, RequestFailedError for
-        any other exception of a mapper or a tokenizer.
+        Raises PromptError or MediaError for a bad prompt, ParameterError for bad parameters and an unknown adapter,
+        RequestFailedError for any other exception of a mapper or a tokenizer.
         """
         if not isinstance(request.sampling_params, SamplingParams | None):
             raise not_params(request.sampling_params)
@@ -69,16 +77,19 @@ class InputProcessor:
             )
         if request.pooling is not None:
             _check_pooling(request)
+        adapter = None if request.lora is None else self.find_adapter(request.lora)
         try:
             if request.pooling is not None:
                 sides = EncoderDecoderInputs(self.preprocess.encoder_inputs(request.prompt), DecoderInputs(None, []))
-                return PreparedRequest(sides, NO_TOKENS, request.pooling)
+                return PreparedRequest(sides, NO_TOKENS, request.pooling, adapter)
             inputs = self.preprocess(request.prompt)
         except TranseptError:
             raise
         except Exception as error:  # any kind: a plugin's mapper may raise anything
             raise RequestFailedError.of(error) from error
-        return PreparedRequest(inputs, self._params(request, inputs.decoder.token_ids))
+        if adapter is not None:
+            inputs = _encoded_with(adapter, inputs)
+        return PreparedRequest(inputs, self._params(request, inputs.decoder.token_ids), adapter=adapter)
 
     def for_task(
         self, params: SamplingParams, settings: Mapping[str, Any], decoder_prompt: list[int] | None, source: str
@@ -152,6 +163,15 @@ def _check_pooling(request: Request) -> None:
             param="pooling",
             others=("sampling_params", "generation_config"),
         )
+
+
+def _encoded_with(adapter: Adapter, inputs: EncoderDecoderInputs) -> EncoderDecoderInputs:
+    """Return inputs whose content key holds the adapter, because the encoder's output depends on it."""
+    encoder = inputs.encoder
+    if encoder.content_key is None:
+        return inputs
+    key = encoder.content_key + b" with adapter " + str(adapter.number).encode()
+    return dataclasses.replace(inputs, encoder=dataclasses.replace(encoder, content_key=key))
 
 
 def _check_generation_config(generation_config: Any | None) -> None:

@@ -48,14 +48,25 @@ class EncoderDecoderInputs:
     decoder: DecoderInputs
 
 
+@dataclass(frozen=True, eq=False)
+class Adapter:
+    """A LoRA adapter, loaded under a name. number: unique in this engine. updates: its LowRankUpdates."""
+
+    number: int
+    name: str
+    updates: Any
+
+
 @dataclass(frozen=True)
 class PreparedRequest:
     """A request that is ready to be queued: the input processor's result.
 
     sampling_params: complete, with the checkpoint's settings and a seed if the request samples.
     pooling: for a request that only encodes: its decoder side is empty, and its sampling_params have no effect.
+    adapter: to compute with; its name may mean another one by now.
     """
 
     inputs: EncoderDecoderInputs
     sampling_params: SamplingParams
     pooling: Pooling | None = None
+    adapter: Adapter | None = None

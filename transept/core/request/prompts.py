@@ -64,9 +64,11 @@ class Request:
     generation_config: a transformers GenerationConfig or a PlainConfig that replaces the checkpoint's, for fields that
         sampling_params does not set.
     pooling: for a request that only encodes, whose output is an embedding. The three exclude each other.
+    lora: name of the LoRA adapter to compute with; None: of none.
     """
 
     prompt: Prompt
     sampling_params: SamplingParams | None = None
     generation_config: Any | None = None
     pooling: Pooling | None = None
+    lora: str | None = None

@@ -13,6 +13,7 @@ from itertools import count
 from operator import attrgetter
 
 from transept.core.config import SchedulerConfig
+from transept.core.scheduling.adapter_slots import AdapterSlots
 from transept.core.scheduling.block_allocator import BlockError
 from transept.core.scheduling.block_manager import BlockSpaceManager
 from transept.core.scheduling.drafting import Drafting
@@ -60,9 +61,8 @@ class Scheduler:
     def __init__(
         self, config: SchedulerConfig, block_manager: BlockSpaceManager, slices: EncoderSlices | None = None
     ) -> None:
-        self.config = config
-        self.block_manager = block_manager
-        self.slices = slices or EncoderSlices(1)
+        self.config, self.block_manager = config, block_manager
+        self.slices, self.adapters = slices or EncoderSlices(1), AdapterSlots()  # the engine sets the number of these
         self.slices_encoders = True
         self._separates = self.slices.num_layers > 1  # urgent groups from others; on a GPU, more rows cost little
         self.drafting = Drafting(config)
@@ -283,7 +283,7 @@ class Scheduler:
                 return
             reserve = num_seqs - group.max_num_seqs
             fits = self.block_manager.can_swap_in if swapped else self.block_manager.can_allocate
-            if not fits(group, reserve):
+            if not fits(group, reserve) or not self.adapters.serve(group, self.running, outputs.step.loads):
                 return
             if swapped:
                 outputs.step.moves.swap_in.extend(self.block_manager.swap_in(group))
@@ -294,7 +294,7 @@ class Scheduler:
             insort(self.running, self.queue.pop(0), key=_ARRIVAL)
             if runs_encoder:
                 table = self.block_manager.cross_block_tables[group.request_id]
-                encode = Encode(next(self._encode_ids), inputs, table, pooling=group.pooling)
+                encode = Encode(next(self._encode_ids), inputs, table, None, group.pooling, group.adapter_slot)
                 self.sliced = self._encode(EncodeUnderWay(group, encode, 0), num_layers, outputs) or self.sliced
             if not self._is_encoding(group):
                 self._run(group, outputs, is_prefill=not swapped)

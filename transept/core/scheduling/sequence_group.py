@@ -54,6 +54,8 @@ class SequenceGroup:
         self.encoder_seq = Sequence(next(seq_ids), inputs, from_decoder_prompt=False)
         self.sampling_params = params
         self.pooling = request.pooling
+        self.adapter = request.adapter
+        self.adapter_slot: int | None = None  # set by the scheduler while it runs, if it has an adapter
         self.arrival = arrival
         self.beam_search: BeamSearch | None = None
         num_forced = num_forced_tokens(inputs.decoder.token_ids, params.forced_bos_token_id)
@@ -139,4 +141,5 @@ class SequenceGroup:
             num_samples=self.num_samples,
             block_tables=block_tables,
             cross_block_table=cross_table,
+            adapter=self.adapter_slot,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from transept.core.request.inputs import EncoderInputs
 from transept.core.request.pooling import Pooling
@@ -74,6 +74,7 @@ class Encode:
         next step with this encode continues from there; a step without it drops the partial result. The same number as
         in the step before: the encode waits. None: all layers; then keys and values are written.
     pooling: for an encode whose output is returned instead; its table is empty.
+    adapter: slot of the LoRA adapter that it is computed with; None: of none.
     """
 
     encode_id: int
@@ -81,6 +82,7 @@ class Encode:
     cross_block_table: BlockTable
     num_layers: int | None = None
     pooling: Pooling | None = None
+    adapter: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +96,7 @@ class SequenceGroupMetadata:
     num_encoder_tokens: length of the encoder's output.
     num_samples: number of tokens to draw from each sequence's logits, above 1 only before a request's samples fork; for
         a beam search, number of candidates to return for each beam.
+    adapter: see Encode.
     """
 
     request_id: str
@@ -105,6 +108,7 @@ class SequenceGroupMetadata:
     num_samples: int
     block_tables: dict[int, BlockTable]  # by decoder sequence id
     cross_block_table: BlockTable
+    adapter: int | None = None
 
     @property
     def num_rows(self) -> int:
@@ -119,6 +123,14 @@ class SequenceGroupMetadata:
             return None
         plain = {seq_id: replace(data, draft_token_ids=[]) for seq_id, data in self.seq_data.items()}
         return replace(self, seq_data=plain)
+
+
+@dataclass(frozen=True)
+class AdapterLoad:
+    """An adapter that fills a slot before a step computes anything. updates: its LowRankUpdates."""
+
+    slot: int
+    updates: Any
 
 
 @dataclass(frozen=True)
@@ -152,6 +164,7 @@ class StepInput:
     encodes: list[Encode] = field(default_factory=list)
     decodes: list[SequenceGroupMetadata] = field(default_factory=list)
     moves: BlockMoves = field(default_factory=BlockMoves)
+    loads: list[AdapterLoad] = field(default_factory=list)
 
     @property
     def is_empty(self) -> bool:

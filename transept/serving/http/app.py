@@ -25,6 +25,7 @@ from transept.serving.http import (
     completions,
     embeddings,
     image_texts,
+    lora_adapters,
     probes,
     realtime,
     text_tasks,
@@ -76,6 +77,8 @@ def build_app(settings: ServerSettings) -> FastAPI:
             *(client_secrets, catalog, probes),
         )
     ]
+    if settings.load_adapters:
+        routers.append(lora_adapters.router)
     for router in routers:
         app.include_router(router, dependencies=[Depends(refuse_query), Depends(KEY)], responses=ERRORS)
     app.include_router(realtime.router)

@@ -17,9 +17,9 @@ router = APIRouter(tags=["models"])
 
 @router.get("/v1/models")
 async def models(request: Request) -> dict[str, Any]:
-    """List all models as OpenAI does, with each model's kind, state and languages, and the server's limits."""
+    """List all models and adapters as OpenAI does, with their kinds, states and languages, and the limits."""
     state = request.app.state
-    described = [model.describe() for model in state.models.models.values()]
+    described = [state.models.named(name).describe() for name in state.models.names]
     return {"object": "list", "data": described, "limits": limits_of(state.settings)}
 
 
@@ -27,7 +27,7 @@ async def models(request: Request) -> dict[str, Any]:
 async def model(request: Request, name: str) -> Any:
     """One model."""
     served = request.app.state.models
-    if not name or (name.endswith("/") and name not in served.models):
+    if not name or (name.endswith("/") and name not in served.names):
         return RedirectResponse(quote(request.url.path.rstrip("/")))
     described: dict[str, Any] = served.named(name).describe()
     return described

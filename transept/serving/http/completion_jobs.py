@@ -69,13 +69,19 @@ class Echo:
 
 
 def complete(
-    engine: Engine, prompts: Sequence[Prompt], params: SamplingParams, stream: bool, echo: Echoes = Echoes.NONE
+    engine: Engine,
+    prompts: Sequence[Prompt],
+    params: SamplingParams,
+    stream: bool,
+    echo: Echoes = Echoes.NONE,
+    lora: str | None = None,
 ) -> Job:
     """A job for all prompts in one batch, whose result is the list of whole choices. stream: yield their pieces.
 
-    A beam search knows its texts only at the end, so each is one piece. echo: see Echoes; not in a stream.
+    A beam search knows its texts only at the end, so each is one piece. echo: see Echoes; not in a stream. lora: see
+    Request.
     """
-    requests: list[PreparedRequest] = yield Offload(lambda: _prepared(engine, prompts, params, echo))
+    requests: list[PreparedRequest] = yield Offload(lambda: _prepared(engine, prompts, params, echo, lora))
     outputs: list[RequestOutput | None] = yield Submit(requests, stream)
     sent: dict[tuple[int, int], tuple[int, int]] = {}  # choice -> characters and tokens that were yielded
     while stream:
@@ -111,12 +117,14 @@ def _echo(tokenizer: Any, prompt: Any, output: Any) -> Echo:
     return Echo(text, list(token_ids), [{}, *logprobs])
 
 
-def _prepared(engine: Engine, prompts: Sequence[Prompt], params: SamplingParams, echo: Echoes) -> list[PreparedRequest]:
+def _prepared(
+    engine: Engine, prompts: Sequence[Prompt], params: SamplingParams, echo: Echoes, lora: str | None
+) -> list[PreparedRequest]:
     """Prepare a request for each prompt. Raises the first one's error, with its number if there are several."""
     requests = []
     for index, prompt in enumerate(prompts):
         try:
-            request = engine.inputs(Request(prompt, params))
+            request = engine.inputs(Request(prompt, params, lora=lora))
             if echo is not Echoes.NONE and params.logprobs:
                 places = tuple(enumerate(request.inputs.decoder.token_ids[1:]))
                 params_of = replace(request.sampling_params, prompt_probe=PromptProbe(logprobs=places))

@@ -172,7 +172,7 @@ async def completions(
     request.state.log = {"model": model.name}
     engine = model.text.generator.engine
     answer = Answer(f"cmpl-{request.state.request_id}", model.name, asked, engine.tokenizer)
-    events = ticket.run(complete(engine, asked.prompts, asked.params, asked.fields.stream, asked.echo))
+    events = ticket.run(complete(engine, asked.prompts, asked.params, asked.fields.stream, asked.echo, model.text.lora))
     if asked.fields.stream:
         return await event_stream(request, answer.chunks(events), place.stack)
     return await attended(request, answer.whole(events))

@@ -128,7 +128,9 @@ def _decode_in_parts(
         if found.is_certain:
             whole = yield from _decode_whole(heard, window, earlier)
         if whole is None or whole.avg_logprob < LIKELY:
-            runs = yield from language_runs(model, found, window.spans, lambda run: window.of(run).sound())
+            runs = yield from language_runs(
+                model, found, window.spans, lambda run: window.of(run).sound(), lora=source.options.lora
+            )
             for code, run in runs if len(runs) > 1 else ():
                 decoded += yield from _decode_in_parts(source, window.of(run), language=code)
             if decoded:

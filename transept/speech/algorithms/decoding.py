@@ -122,7 +122,7 @@ def decode_with_fallback(
     for attempt, temperature in enumerate(temperatures):
         model.num_temperature_retries += attempt > 0
         params = _sampling_params(heard, temperature, prompt, probe, stop_at_repetition, () if attempt else draft)
-        (output,) = yield Submit([model.request(heard.features, prompt.tokens, params, context)])
+        (output,) = yield Submit([model.request(heard.features, prompt.tokens, params, context, options.lora)])
         if probe is not None:
             no_speech_prob = math.exp(output.prompt_probe.logprobs[0])
             probe = None  # the prompt of further attempts is the same

@@ -135,18 +135,21 @@ def window_language(heard: Source) -> Generator[Any, Any, Language]:
     """
     model, features, options = heard.model, heard.features, heard.options
     context = model.short_context(features, options)
-    (output,) = yield Submit([language_request(model, features, context)])
+    (output,) = yield Submit([language_request(model, features, context, options.lora)])
     found = detected(model, output)
     if context is not None and (found.probability or 0.0) <= options.language_detection_threshold:
-        (output,) = yield Submit([language_request(model, features)])
+        (output,) = yield Submit([language_request(model, features, lora=options.lora)])
         found = detected(model, output)
     return found
 
 
-def language_request(model: SpeechModel, features: Tensor, context: int | None = None) -> Request:
+def language_request(
+    model: SpeechModel, features: Tensor, context: int | None = None, lora: str | None = None
+) -> Request:
     """Return the request for the language of a window, of a model that detects languages.
 
-    features: [channels, up to window_frames]. context: frames to encode; None: the whole window.
+    features: [channels, up to window_frames]. context: frames to encode; None: the whole window. lora: see
+    Request.
     """
     params = SamplingParams(
         temperature=0.0,
@@ -156,7 +159,7 @@ def language_request(model: SpeechModel, features: Tensor, context: int | None =
         begin_suppress_tokens=(),
         logprobs=len(model.language_tokens),
     )
-    return model.request(features, model.ask("language_prompt", model.view), params, context)
+    return model.request(features, model.ask("language_prompt", model.view), params, context, lora)
 
 
 def detected(model: SpeechModel, output: RequestOutput) -> Language:
@@ -182,7 +185,9 @@ def in_one_language(
         sound, per_frame = heard.waveform, SAMPLE_RATE // heard.model.fps  # samples
         spans = yield Offload(partial(spans_between_pauses, sound, heard.options.vad_options))
         runs = yield from language_runs(
-            heard.model, whole, spans, lambda run: sound[spans[run.start].start : spans[run.stop - 1].end], before
+            *(heard.model, whole, spans),
+            lambda run: sound[spans[run.start].start : spans[run.stop - 1].end],
+            *(before, heard.options.lora),
         )
         code, first = runs[0]
         if first.stop < len(spans):
@@ -199,18 +204,20 @@ def language_runs(
     spans: Sequence[Span],
     sound_of: Callable[[range], Waveform],
     before: str | None = None,
+    lora: str | None = None,
 ) -> Generator[Any, Any, list[tuple[str, range]]]:
     """A job: the languages of a window, in order, each with the indices of the spans of speech in it.
 
     whole: the language of the whole window. spans: its speech, ascending. sound_of: returns the audio of neighbouring
-    spans, by their indices. before: the language spoken before the window, if known.
+    spans, by their indices. before: the language spoken before the window, if known. lora: see Request.
     """
     stretches = list(_between_pauses(spans))
     if len(stretches) < 2:
         return [(whole.code, range(len(spans)))]
     sounds = {stretch: sound_of(stretch) for stretch in stretches}
     asked = [stretch for stretch in stretches if len(sounds[stretch]) >= SHORTEST * SAMPLE_RATE]
-    outputs = yield Submit([language_request(model, model.window_features(sounds[stretch])) for stretch in asked])
+    features = [model.window_features(sounds[stretch]) for stretch in asked]
+    outputs = yield Submit([language_request(model, each, lora=lora) for each in features])
     heard = {stretch: detected(model, output).probabilities for stretch, output in zip(asked, outputs, strict=True)}
     codes = viterbi_path([heard.get(stretch, {}) for stretch in stretches], list(model.language_tokens), before)
     runs: list[tuple[str, range]] = []

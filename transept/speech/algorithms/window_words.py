@@ -71,7 +71,7 @@ def time_words(heard: Source, text: Sequence[int], context: int | None = None) -
             cross_attention_heads=model.alignment_heads,
         )
         params = SamplingParams(temperature=0.0, num_beams=1, max_tokens=1, prompt_probe=probe, detokenize=False)
-        requests.append(model.request(heard.features, prompt, params, context))
+        requests.append(model.request(heard.features, prompt, params, context, options.lora))
     outputs = yield Submit(requests)
     times, onsets, logprobs = np.empty(0), np.empty(0), [0.0] * len(text)
     for start, begin, part, output in zip(starts, begins, parts, outputs, strict=True):

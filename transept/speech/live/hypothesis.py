@@ -135,7 +135,7 @@ def _words(
     )
     params = SamplingParams(temperature=0.0, num_beams=1, max_tokens=1, prompt_probe=probe, detokenize=False)
     decoder_prompt = [*opening, *all_text, model.tokenizer.control.end_of_text]
-    (output,) = yield Submit([model.request(heard.features, decoder_prompt, params, context)])
+    (output,) = yield Submit([model.request(heard.features, decoder_prompt, params, context, heard.options.lora)])
     weights = output.prompt_probe.cross_attention
     stride = -(-(context or model.window_frames) // weights.shape[-1])  # frames of a position
     times = token_times(

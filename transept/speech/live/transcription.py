@@ -169,7 +169,7 @@ class LiveTranscription:
         if utterance.seconds < DETECTED_SECONDS and not last:
             return None
         source = yield from utterance.source(self.model.undetected_language, self.options)
-        (output,) = yield Submit([language_request(self.model, source.features)])
+        (output,) = yield Submit([language_request(self.model, source.features, lora=self.options.lora)])
         found = detected(self.model, output)
         self.language = found.code
         yield LanguageDetected(found.code, round(found.probability or 0.0, 3))

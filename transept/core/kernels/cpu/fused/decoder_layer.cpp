@@ -46,18 +46,21 @@ struct DecodeStep {
   PagedWork self_keys;
   PagedWork cross_keys;
   DistanceBias bias;  // of self-attention
+  AdapterRows adapters;
 };
 
 namespace {
 
-void project(const float* x, int64_t rows, const Linear& linear, float* out) {
+void project(const float* x, int64_t rows, const Linear& linear, const AdapterRows& adapters, float* out) {
   product(x, rows, *linear.weight, {linear.bias}, out);
+  add_low_rank(x, linear.weight->num_inputs, linear.adapters, adapters, 0, linear.weight->num_outputs, out);
 }
 
 // A layer that is applied in place to the rows of a step, x: [rows, hidden].
 class Layer {
  public:
-  Layer(float* x, int64_t rows, const DecoderLayer& layer) : x_(x), rows_(rows), layer_(layer) {
+  Layer(float* x, int64_t rows, const DecoderLayer& layer, const AdapterRows& adapters)
+      : x_(x), rows_(rows), layer_(layer), adapters_(adapters) {
     hidden_ = layer.fc2.weight->num_outputs;
     const int64_t attended = layer.query.weight->num_outputs, inner = layer.fc1.weight->num_outputs;
     const int64_t qkv = layer.qkv.weight->num_outputs, gate = layer.gate.weight ? inner : 0;
@@ -71,7 +74,7 @@ class Layer {
 
   void attend_to_itself(const DecodeStep& step, const KVCache& cache) {
     const float* input = begin(layer_.self_norm);
-    project(input, rows_, layer_.qkv, wide_);
+    project(input, rows_, layer_.qkv, adapters_, wide_);
     const int64_t query_size = layer_.query.weight->num_outputs, key_size = cache.kv_heads * cache.dim;
     for (int64_t row = 0; row < rows_; row++) {
       const float* from = wide_ + row * (query_size + 2 * key_size);
@@ -87,29 +90,34 @@ class Layer {
       }
     }
     attend_paged(query_, query_size / cache.dim, cache, step.self_keys, layer_.self_scale, step.bias, attended_);
-    project(attended_, rows_, layer_.self_out, out_);
+    project(attended_, rows_, layer_.self_out, adapters_, out_);
     end(layer_.self_norm);
   }
 
   void attend_to_encoder(const DecodeStep& step, const KVCache& cache) {
-    project(begin(layer_.cross_norm), rows_, layer_.query, query_);
+    project(begin(layer_.cross_norm), rows_, layer_.query, adapters_, query_);
     const int64_t heads = layer_.query.weight->num_outputs / cache.dim;
     attend_paged(query_, heads, cache, step.cross_keys, layer_.cross_scale, DistanceBias{nullptr, 0}, attended_);
-    project(attended_, rows_, layer_.cross_out, out_);
+    project(attended_, rows_, layer_.cross_out, adapters_, out_);
     end(layer_.cross_norm);
   }
 
   void feed_forward() {
     const int64_t inner = layer_.fc1.weight->num_outputs;
     const float* input = begin(layer_.ffn_norm);
-    const Epilogue epilogue{layer_.fc1.bias, true, static_cast<Activation>(layer_.activation)};
-    product(input, rows_, *layer_.fc1.weight, epilogue, wide_);
+    const auto activation = static_cast<Activation>(layer_.activation);
+    if (updates_any(layer_.fc1.adapters, adapters_)) {
+      project(input, rows_, layer_.fc1, adapters_, wide_);
+      activate(wide_, rows_, inner, nullptr, activation);
+    } else {
+      product(input, rows_, *layer_.fc1.weight, {layer_.fc1.bias, true, activation}, wide_);
+    }
     if (layer_.gate.weight) {
       float* gate = wide_ + rows_ * inner;
-      project(input, rows_, layer_.gate, gate);
+      project(input, rows_, layer_.gate, adapters_, gate);
       for (int64_t i = 0; i < rows_ * inner; i++) wide_[i] *= gate[i];
     }
-    project(wide_, rows_, layer_.fc2, out_);
+    project(wide_, rows_, layer_.fc2, adapters_, out_);
     end(layer_.ffn_norm);
   }
 
@@ -130,6 +138,7 @@ class Layer {
   float* x_;
   int64_t rows_, hidden_;
   const DecoderLayer& layer_;
+  const AdapterRows& adapters_;
   float *normed_, *out_, *query_, *attended_, *wide_;
 };
 
@@ -159,7 +168,7 @@ EXPORT int64_t transept_decoder_layers(const float* x, int64_t rows, int64_t hid
     if (row >= 0) return row;
     std::copy(x, x + rows * hidden, out);
     for (int64_t i = 0; i < count; i++) {
-      Layer layer(out, rows, *layers[i]);
+      Layer layer(out, rows, *layers[i], step->adapters);
       layer.attend_to_itself(*step, *caches[i]);
       layer.attend_to_encoder(*step, *caches[i]);
       layer.feed_forward();

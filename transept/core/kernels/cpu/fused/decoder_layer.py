@@ -17,6 +17,7 @@ from torch import Tensor
 from transept.core.kernels.activations import ACTIVATIONS
 from transept.core.kernels.cpu.attention.kv_cache import KVCacheStruct
 from transept.core.kernels.cpu.attention.paged_attention import NO_BIAS, BiasStruct, DistanceBias, PagedWork, WorkStruct
+from transept.core.kernels.cpu.gemm.low_rank import LowRankTable, RowsStruct, RowTiles
 from transept.core.kernels.cpu.gemm.panels import WeightPanels
 from transept.core.kernels.cpu.library import Float, Int, KernelFunction, Pointer, pointer
 
@@ -31,6 +32,7 @@ class _StepStruct(ctypes.Structure):
         ("self_keys", WorkStruct),
         ("cross_keys", WorkStruct),
         ("bias", BiasStruct),
+        ("adapters", RowsStruct),
     )
 
 
@@ -45,7 +47,14 @@ class DecodeStep:
         self.slots, self.self_keys, self.cross_keys, self.bias = slots.contiguous(), self_keys, cross_keys, bias
         self.struct = _StepStruct(self.slots.data_ptr(), self_keys.struct, cross_keys.struct, bias.struct)
         self.address = ctypes.addressof(self.struct)
+        self._adapters: RowTiles | None = None
         self._checked = (-1, -1, -1)
+
+    def use_adapters(self, tiles: RowTiles | None) -> None:
+        """Add the updates of these rows' adapters; None: of none."""
+        if tiles is not self._adapters:
+            self._adapters, self._checked = tiles, (-1, -1, -1)
+            self.struct.adapters = RowsStruct() if tiles is None else tiles.struct
 
     def check(self, num_rows: int, cache: KVCacheStruct, num_heads: int) -> None:
         """Raise IndexError if the step reaches beyond the rows, the cache or the heads of a layer."""
@@ -57,21 +66,36 @@ class DecodeStep:
         self.bias.check(num_heads)
         if len(self.slots) != num_rows:
             raise IndexError(f"{num_rows} rows have {len(self.slots)} slots")
+        if self._adapters is not None and self._adapters.num_rows != num_rows:
+            raise IndexError(f"{num_rows} rows have adapters of {self._adapters.num_rows}")
         self._checked = sizes
 
 
-class PartStruct(ctypes.Structure):
-    """Linear and Norm of fused/decoder_layer.cpp."""
+class NormStruct(ctypes.Structure):
+    """Norm of fused/decoder_layer.cpp."""
 
     _fields_ = (("weight", Pointer), ("bias", Pointer))
 
 
-class Projection:
-    """A packed weight [out, in] and its bias [out], None for none. struct: as the kernel reads them."""
+class LinearStruct(ctypes.Structure):
+    """Linear of fused/linear.h."""
 
-    def __init__(self, weight: WeightPanels, bias: Tensor | None) -> None:
+    _fields_ = (("weight", Pointer), ("bias", Pointer), ("adapters", Pointer))
+
+
+class Projection:
+    """A packed weight [out, in], its bias [out] and the updates of adapters, None for none.
+
+    The updates may be of more outputs than the weight has. struct: as the kernel reads them.
+    """
+
+    def __init__(self, weight: WeightPanels, bias: Tensor | None, adapters: LowRankTable | None = None) -> None:
         self.weight, self.bias = weight, None if bias is None else bias.detach().contiguous()
-        self.struct = PartStruct(weight.address, pointer(self.bias))
+        self.adapters = adapters
+        if adapters is not None and (adapters.inputs != weight.num_inputs or adapters.outputs < weight.num_outputs):
+            sizes = [adapters.outputs, adapters.inputs], [weight.num_outputs, weight.num_inputs]
+            raise IndexError(f"adapters of a layer of {sizes[0]} do not fit a weight of {sizes[1]}")
+        self.struct = LinearStruct(weight.address, pointer(self.bias), None if adapters is None else adapters.address)
 
 
 class Norm:
@@ -80,7 +104,7 @@ class Norm:
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.weight = weight.detach().contiguous()
         self.bias = None if bias is None else bias.detach().contiguous()
-        self.struct = PartStruct(self.weight.data_ptr(), pointer(self.bias))
+        self.struct = NormStruct(self.weight.data_ptr(), pointer(self.bias))
 
     def fits(self, hidden: int) -> bool:
         """Return True if the norm is for hidden states of this width."""
@@ -97,14 +121,14 @@ _PARTS = (
 class _LastNormStruct(ctypes.Structure):
     """LastNorm of fused/decoder_layer.cpp."""
 
-    _fields_ = (("norm", PartStruct), ("epsilon", Float))
+    _fields_ = (("norm", NormStruct), ("epsilon", Float))
 
 
 class _LayerStruct(ctypes.Structure):
     """DecoderLayer of fused/decoder_layer.cpp."""
 
     _fields_ = (
-        *((name, PartStruct) for name in _PARTS),
+        *((name, NormStruct if name.endswith("norm") else LinearStruct) for name in _PARTS),
         ("self_scale", Float),
         ("cross_scale", Float),
         ("epsilon", Float),
@@ -158,7 +182,7 @@ class DecoderLayerKernel:
         parts = (self_norm, qkv, self_out, cross_norm, query, cross_out, ffn_norm, fc1, gate, fc2)
         self._kept = parts  # the kernel reads their memory
         self._struct = _LayerStruct(
-            *(PartStruct() if part is None else part.struct for part in parts),
+            *(LinearStruct() if part is None else part.struct for part in parts),
             *(self_scale, cross_scale, epsilon, pre_norm, ACTIVATIONS[activation].number),
         )
         self.address = ctypes.addressof(self._struct)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from transept.core.kernels.activations import ACTIVATIONS
-from transept.core.kernels.cpu.fused.decoder_layer import PartStruct, Projection
+from transept.core.kernels.cpu.fused.decoder_layer import LinearStruct, Projection
 from transept.core.kernels.cpu.library import Int, KernelFunction, Pointer
 
 _add_feed_forward = KernelFunction("transept_add_feed_forward", Pointer, Int, Pointer, Pointer)
@@ -23,7 +23,7 @@ TILE_INPUTS = {torch.bfloat16: 32, torch.uint8: 64}  # dtype of weights -> numbe
 class _FeedForwardStruct(ctypes.Structure):
     """FeedForward of fused/feed_forward.cpp."""
 
-    _fields_ = (("fc1", PartStruct), ("fc2", PartStruct), ("activation", Int))
+    _fields_ = (("fc1", LinearStruct), ("fc2", LinearStruct), ("activation", Int))
 
 
 class FeedForwardKernel:

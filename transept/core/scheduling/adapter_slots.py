@@ -1,0 +1,55 @@
+"""AdapterSlots: which adapter is in which slot of the execution side. The scheduler asks it for a slot at admission."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from transept.core.request.inputs import Adapter
+from transept.core.scheduling.sequence_group import SequenceGroup
+from transept.core.scheduling.step import AdapterLoad
+
+
+class AdapterSlots:
+    """Slots of adapters, of which the least recently used one that no running request uses is filled anew.
+
+    An adapter stays in its slot without requests, so that the next one need not load it.
+    """
+
+    def __init__(self, count: int = 1) -> None:
+        self._count = count
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the content of all slots. No request may be running."""
+        self._slots: dict[Adapter, int] = {}  # least recently used first
+
+    def serve(self, group: SequenceGroup, running: Iterable[SequenceGroup], loads: list[AdapterLoad]) -> bool:
+        """Give a group the slot of its adapter, if it has one, and add what fills the slot to a step's loads.
+
+        Returns False if running groups use all slots.
+        """
+        if group.adapter is None:
+            return True
+        in_use = {each.adapter_slot for each in running}
+        if not self.fits(group.adapter, in_use):
+            return False
+        group.adapter_slot, load = self.take(group.adapter, in_use)
+        loads += [] if load is None else [load]
+        return True
+
+    def fits(self, adapter: Adapter, in_use: Collection[int | None]) -> bool:
+        """Return True if `take` can give the adapter a slot. in_use: slots of running requests."""
+        return adapter in self._slots or any(slot not in in_use for slot in range(self._count))
+
+    def take(self, adapter: Adapter, in_use: Collection[int | None]) -> tuple[int, AdapterLoad | None]:
+        """Return the adapter's slot, and what fills it in the next step; None if it is there. See `fits`."""
+        if (slot := self._slots.pop(adapter, None)) is not None:
+            self._slots[adapter] = slot
+            return slot, None
+        empty = (each for each in range(self._count) if each not in {*self._slots.values()} | {*in_use})
+        slot = next(empty, None)
+        if slot is None:
+            oldest, slot = next((each, slot) for each, slot in self._slots.items() if slot not in in_use)
+            del self._slots[oldest]
+        self._slots[adapter] = slot
+        return slot, AdapterLoad(slot, adapter.updates)
