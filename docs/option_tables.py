@@ -9,7 +9,7 @@ from typing import Any
 
 from transept.cli.chapters import ChapterOptions
 from transept.cli.convert import EditOptions
-from transept.cli.documents import DECODING
+from transept.cli.documents import DECODING, SEVERAL
 from transept.cli.engine_options import LIMITS, NAMES
 from transept.cli.flags import flag
 from transept.cli.transcribe_options import CommandOptions
@@ -61,11 +61,15 @@ SECTIONS = [  # title, class, where its options are accepted
     ("Watching", WatchOptions, "`transept watch`"),
     ("Generation", SamplingParams, "`Engine.generate`, text tasks, `/v1/completions`"),
     ("Text tasks", TranslationOptions, "`transept.summarize`, `translate`, `generate`, `TextGenerator`, HTTP"),
-    ("Scores", ScoringOptions, "`transept.score`, `TextGenerator.score`, `transept score`. `chunk` is refused"),
+    (
+        "Scores",
+        ScoringOptions,
+        "`transept.score`, `TextGenerator.score`, `transept score`. `chunk` and `decoder_prompt` are refused",
+    ),
     (
         "Embeddings",
         EmbeddingOptions,
-        "`transept.embed`, `TextGenerator.encode`, `transept embed`, HTTP. `chunk` is refused",
+        "`transept.embed`, `TextGenerator.encode`, `transept embed`, HTTP. `chunk` and `decoder_prompt` are refused",
     ),
     ("Chapters", ChapterOptions, "`transept summarize`"),
     ("Images", ReadingOptions, "`transept.read_text`, `caption`, `VisionReader`, `transept read`, HTTP"),
@@ -74,7 +78,12 @@ SECTIONS = [  # title, class, where its options are accepted
     ("Limits", Limits, "`limits=` of an engine"),
     ("Server", ServerSettings, "`transept serve`"),
 ]
-WITH_FLAG = {SamplingParams: DECODING, PageOptions: ("dpi",), EngineConfig: (*NAMES, "model"), Limits: LIMITS}
+WITH_FLAG = {
+    SamplingParams: (*DECODING, *SEVERAL),
+    PageOptions: ("dpi",),
+    EngineConfig: (*NAMES, "model"),
+    Limits: LIMITS,
+}
 WITHOUT_FLAG = ("vad_options", "models", "engine")
 
 

@@ -111,9 +111,9 @@ FILES = {
         Keywords(
             "TranslationKeywords", "a translation", TranslationOptions, ("TextKeywords",), declared(TextOptions).keys()
         ),
-        Keywords("ScoringKeywords", "a score", ScoringOptions, without=["chunk"]),
+        Keywords("ScoringKeywords", "a score", ScoringOptions, without=["chunk", "decoder_prompt"]),
         _with_engine("ScoringAndEngineKeywords", "a score", "ScoringKeywords"),
-        Keywords("EmbeddingKeywords", "an embedding", EmbeddingOptions, without=["chunk"]),
+        Keywords("EmbeddingKeywords", "an embedding", EmbeddingOptions, without=["chunk", "decoder_prompt"]),
         _with_engine("EmbeddingAndEngineKeywords", "an embedding", "EmbeddingKeywords"),
         _with_engine("TextAndEngineKeywords", "a text task", "TextKeywords"),
         _with_engine("TranslationAndEngineKeywords", "a translation", "TranslationKeywords"),

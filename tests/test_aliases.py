@@ -51,6 +51,7 @@ SAMPLING: list[tuple[str, Any, dict[str, Any]]] = [
     ("max_completion_tokens", 7, {"max_tokens": 7}),
     ("min_new_tokens", 2, {"min_tokens": 2}),
     ("stop_strings", ["x"], {"stop": ["x"]}),
+    ("prefix_allowed_tokens_fn", len, {"allowed_next_tokens": len}),
 ]
 ENGINE: list[tuple[str, Any, dict[str, Any]]] = [
     ("num_threads", 1, {"threads": 1}),
@@ -81,6 +82,7 @@ def parsed(command: str, *arguments: str) -> argparse.Namespace:
 
 
 def flags(name: str, value: Any) -> list[str]:
+    (value,) = value if isinstance(value, list) else [value]
     return [f"--{name.replace('_', '-')}", str(value)]
 
 

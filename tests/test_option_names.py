@@ -22,7 +22,7 @@ from transept import (
 )
 from transept.errors import ParameterError
 
-TASK = {"truncate", "chunk", "max_source_tokens"}
+TASK = {"truncate", "chunk", "max_source_tokens", "decoder_prompt"}
 
 
 def names_of(options: type) -> set[str]:

@@ -58,6 +58,7 @@ class Option:
     ge, gt, le, lt: bounds of a number.
     parse: converts every accepted form of a value, including text, to the declared type. Receives the option's name and
         the value; raises ParameterError.
+    repeats: True if its flag may be given several times, for a list of values.
     also: types that it accepts beyond the declared one, in Python's syntax, for the TypedDicts of calls with keywords.
     """
 
@@ -75,6 +76,7 @@ class Option:
     le: float | None = None
     lt: float | None = None
     parse: Callable[[str, Any], Any] | None = None
+    repeats: bool = False
     also: str = ""
 
 

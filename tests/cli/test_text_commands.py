@@ -131,6 +131,35 @@ def test_stream_prints_pieces_of_what_comes_out_anyway(
     assert all(text.endswith("\n") for text in beams.flushed)
 
 
+def test_json_streams_pieces_before_each_object(files: list[str], capsys: pytest.CaptureFixture) -> None:
+    command = ["translate", *files, *TO_PHONEMES, "--num-beams", "1", "--json"]
+    assert main(command) == 0
+    expected = capsys.readouterr().out.splitlines()
+    assert main([*command, "--stream"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    results = [line for line in lines if "delta" not in line]
+    assert results == [json.loads(line) for line in expected]
+    assert len(lines) > 2 * len(files)
+    for result in results:
+        pieces = [line["delta"] for line in lines if line["file"] == result["file"] and "delta" in line]
+        assert "".join(pieces) == result["text"]
+
+
+def test_several_texts_and_stop_strings(files: list[str], capsys: pytest.CaptureFixture) -> None:
+    command = ["translate", files[0], *TO_PHONEMES, "--num-beams", "3", "--num-return-sequences", "3"]
+    assert main(command) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert main([*command, "--json", "--repetition-penalty", "1.0"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert printed == [result["text"], *(each["text"] for each in result["alternatives"])]
+    assert len(set(printed)) == 3
+    first, last = result["text"][1], result["text"][-1]
+    one = ["translate", files[0], *TO_PHONEMES, "--num-beams", "1", "--stop", last, "--stop", first]
+    assert main(one) == 0
+    cut = capsys.readouterr().out.strip()
+    assert cut == result["text"].partition(first)[0].strip() or first not in result["text"]
+
+
 def test_one_document_is_printed_without_a_name(files: list[str], capsys: pytest.CaptureFixture) -> None:
     Path(files[0]).write_bytes(b"\xef\xbb\xbf" + WORDS[0].encode())  # with a byte order mark
     command = ["generate", "--model", str(BART), "--temperature", "0", files[0]]
@@ -183,7 +212,7 @@ def test_samples_are_reproducible_and_options_reach_the_engine(files: list[str],
         (["generate", "nave.txt", "--model", str(T5), "--temperature", "-1"], 2, "temperature"),
         (["generate", "nave.txt", "--model", str(T5), "--plugin", "brat"], 1, "bart"),
         (["generate", "nave.txt"], 2, "--model"),
-        (["generate", "nave.txt", "--model", str(T5), "--json", "--stream"], 2, "not allowed with"),
+        (["summarize", "nave.txt", "--model", str(T5), "--chapters", "--n", "2"], 2, "not chapters; leave one out"),
         (["generate", "nave.txt", "--model", str(T5), "--chunk", "--truncate"], 2, "not allowed with"),
         (["summarize", "nave.txt", "--model", str(T5), "--lines"], 2, "--lines"),
         (["generate", "--model", str(T5)], 2, "FILE"),

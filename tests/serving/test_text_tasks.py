@@ -36,7 +36,8 @@ def post(server: ServeProcess, task: str, **body: Any) -> httpx.Response:
 
 def told(text: GeneratedText, index: int = 0) -> dict[str, Any]:
     named = text.to_dict()
-    del named["cumulative_logprob"]
+    for each in (named, *named["alternatives"]):
+        del each["cumulative_logprob"]
     return {"index": index, **named}
 
 
@@ -59,6 +60,15 @@ def test_a_summary_is_what_the_library_writes(server: ServeProcess, bart: TextGe
     assert (answer["object"], answer["model"], answer["data"]) == ("summary", "bart", [told(expected)])
     tokens = {"prompt_tokens": expected.num_source_tokens, "completion_tokens": expected.num_tokens}
     assert answer["usage"] == {**tokens, "total_tokens": sum(tokens.values())}
+
+
+def test_several_texts_that_continue_a_prompt(server: ServeProcess, bart: TextGenerator) -> None:
+    options = {"num_beams": 3, "num_return_sequences": 3, "decoder_prompt": "The rain", "max_tokens": 9}
+    expected = bart.summarize(TEXTS[0], **options)
+    answer = post(server, "summarize", model="bart", input=TEXTS[0], **options).json()
+    assert answer["data"] == [told(expected)]
+    assert len(expected.alternatives) == 2
+    assert answer["usage"]["completion_tokens"] == expected.num_all_tokens
 
 
 def test_several_documents_keep_their_order(server: ServeProcess, t5: TextGenerator) -> None:
@@ -151,6 +161,7 @@ def test_without_a_stream_each_document_has_its_text_or_its_error(server: ServeP
         "num_tokens": 0,
         "num_chunks": 0,
         "truncated": False,
+        "alternatives": [],
     }
     assert answer.json()["usage"]["completion_tokens"] == sum(text.num_tokens for text in expected)
     assert server.metrics()[refused] == before + 1
@@ -199,7 +210,8 @@ def test_without_a_model_the_first_for_text_answers(server: ServeProcess, bart: 
         ("summarize", {"input": "a", "source": "en"}, "source", "there is no field"),
         ("summarize", {"input": "a", "stream": "yes"}, "stream", "true or false"),
         ("summarize", {"input": "a", "chunk": 1}, "chunk", "chunk must be true or false, not 1"),
-        ("summarize", {"input": "a", "n": 2, "temperature": 1}, "n", "gets one text"),
+        ("summarize", {"input": "a", "n": 2, "temperature": 0}, "n", "n=2 has no meaning"),
+        ("summarize", {"input": "a", "decoder_prompt": 5}, "decoder_prompt", "must be"),
         ("summarize", {"input": "a", "logprobs": 3}, "logprobs", "logprobs has no effect here"),
         ("summarize", {"input": "a", "temperature": 0, "top_p": 2}, "top_p", "above 0 and at most 1"),
         ("summarize", {"input": "a", "num_beans": 2}, "num_beans", "Did you mean 'num_beams'"),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from small_checkpoints import POSITIONS, SUMMARY, T5_TASKS, TEXTS, save_bart
@@ -14,6 +15,7 @@ from transformers import PreTrainedTokenizerBase
 import transept
 from transept import GeneratedText, PromptProbe, TextGenerator
 from transept.errors import CapacityError, CheckpointError, ParameterError, PromptError, UnsupportedModelError
+from transept.text.job import make_job
 from transept.text.splitting import pieces
 
 LONG = " ".join(TEXTS)
@@ -153,6 +155,64 @@ def test_a_result_counts_its_tokens(cases: Callable) -> None:
     )
 
 
+SEVERAL = {
+    "hypotheses": {"num_beams": 3, "num_return_sequences": 3},
+    "samples": {"n": 3, "temperature": 0.8, "seed": 1},
+}
+
+
+@pytest.mark.parametrize("options", SEVERAL.values(), ids=SEVERAL)
+def test_several_texts_of_a_document(cases: Callable, options: dict[str, Any]) -> None:
+    generator = cases("t5").generator
+    result = generator.generate(TEXTS[0], max_tokens=9, **options)
+    (output,) = generator.engine.generate(TEXTS[0], transept.SamplingParams(max_tokens=9, **options))
+    texts = [result, *result.alternatives]
+    assert [each.text for each in texts] == [each.text.strip() for each in output.outputs]
+    assert [each.num_tokens for each in texts] == [len(each.token_ids) for each in output.outputs]
+    assert result.num_all_tokens == sum(each.num_tokens for each in texts)
+    assert result.to_dict()["alternatives"][1]["text"] == texts[2].text
+    *_, last = generator.stream("generate", TEXTS[0], max_tokens=9, **options)
+    assert last.result == result
+    of_chunks = {"chunk": True, "max_source_tokens": 64, "max_tokens": 9, **options}
+    whole = generator.generate(LONG, **of_chunks)
+    chunks = [
+        {"prompt_tokens": each} for each in make_job(generator.engine, "generate", of_chunks).encoder(LONG).prompts
+    ]
+    outputs = generator.engine.generate(chunks, transept.SamplingParams(max_tokens=9, **options))
+    third = " ".join(filter(None, (each.outputs[2].text.strip() for each in outputs)))
+    assert (whole.alternatives[1].text, whole.num_chunks > 2) == (third, True)
+
+
+@pytest.mark.parametrize(("family", "task", "options"), [
+    ("t5", "generate", {}),
+    ("bart", "generate", {}),
+    ("mbart50", "translate", {"source": "de", "target": "ro"}),
+])  # fmt: skip
+def test_a_text_continues_a_decoder_prompt(cases: Callable, family: str, task: str, options: dict[str, Any]) -> None:
+    """As transformers continues the tokens with which it begins the task's texts by itself."""
+    generator = cases(family).generator
+    engine = generator.engine
+    free = getattr(generator, task)(TEXTS[0], max_tokens=7, num_beams=1, **options)
+    content = engine.tokenizer("The rain", add_special_tokens=False).input_ids
+    results = [
+        getattr(generator, task)(TEXTS[0], decoder_prompt=given, max_tokens=7, num_beams=1, **options)
+        for given in ("The rain", content, np.array(content))
+    ]
+    assert results[0] == results[1] == results[2]
+    job = make_job(engine, task, options)
+    start = engine.preprocess.decoder_inputs(job.decoder_prompt).token_ids
+    prompt = {
+        "encoder_prompt": {"prompt_tokens": job.encoder(TEXTS[0]).prompts[0]},
+        "decoder_prompt": {"prompt_tokens": [*start, *content]},
+    }
+    params = transept.SamplingParams(max_tokens=7, num_beams=1)
+    (output,) = engine.generate(prompt, params, generation_config=job.generation_config)
+    assert output.prompt_token_ids == [*start, *content]
+    assert results[0].text == output.outputs[0].text.strip()
+    assert results[0].cumulative_logprob == pytest.approx(output.outputs[0].cumulative_logprob, abs=1e-4)
+    assert results[0].cumulative_logprob != pytest.approx(free.cumulative_logprob, abs=1e-2)
+
+
 def test_one_document_or_several(cases: Callable) -> None:
     generator = cases("bart").generator
     one = generator.summarize(TEXTS[0])
@@ -229,8 +289,10 @@ def test_a_bad_document_alone_raises_before_anything_is_computed(
         ("translate", {"source": "en", "target": "de"}, "do not translate"),
         ("generate", {"num_beam": 2}, "Did you mean 'num_beams'"),
         ("generate", {"beam_sizes": 2}, "Did you mean 'beam_size'"),
-        ("generate", {"num_beams": 2, "num_return_sequences": 2}, "Engine.generate"),
-        ("generate", {"n": 2, "temperature": 1.0}, "Engine.generate"),
+        ("generate", {"num_beams": 2, "num_return_sequences": 3}, "num_return_sequences=3 is over num_beams=2"),
+        ("generate", {"n": 2}, "n=2 needs sampling"),
+        ("generate", {"decoder_prompt": [1.5]}, "decoder_prompt must be a list of token ids"),
+        ("generate", {"decoder_prompt": [10**6]}, "token id 1000000 is outside of the vocabulary"),
         (
             "generate",
             {"logprobs": 2},

@@ -52,6 +52,8 @@ def check_chapters(arguments: argparse.Namespace) -> None:
         error("--markdown and --chapter-minutes apply to chapters; add --chapters")
     if options.chapters and arguments.stream:
         error("--stream prints one text piece by piece, not chapters; leave one out")
+    if options.chapters and ((arguments.n or 1) > 1 or (arguments.num_return_sequences or 1) > 1):
+        error("--n and --num-return-sequences print several texts of a document, not chapters; leave one out")
     if options.markdown and arguments.json:
         error("--markdown and --json are two forms of the output; leave one out")
 

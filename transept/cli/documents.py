@@ -46,9 +46,10 @@ MOST_USED = (
 )
 OF_TRANSCRIPTS = ("--chapters", "--markdown")
 DECODING = (  # the options of SamplingParams that have flags
-    *("num_beams", "max_tokens", "min_tokens", "length_penalty", "no_repeat_ngram_size", "temperature", "top_k"),
-    *("top_p", "seed", "keywords", "keyword_boost", "draft", "guided"),
+    *("num_beams", "max_tokens", "min_tokens", "length_penalty", "repetition_penalty", "no_repeat_ngram_size"),
+    *("temperature", "top_k", "top_p", "seed", "stop", "keywords", "keyword_boost", "draft", "guided"),
 )
+SEVERAL = ("n", "num_return_sequences")  # further ones, of the commands that print several texts of a document
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str) -> None:
@@ -79,12 +80,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], na
     output = parser.add_argument_group("documents and output")
     if has_lines:
         output.add_argument("--lines", action="store_true", help="treat each line as a document; its text is one line")
-    form = output.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print a JSON object for each document, one a line")
-    form.add_argument(
+    output.add_argument("--json", action="store_true", help="print a JSON object for each document, one a line")
+    output.add_argument(
         "--stream",
         action="store_true",
-        help="print text piece by piece during generation; needs --beam-size 1: a beam search prints all at once",
+        help="print text piece by piece during generation; needs --beam-size 1: a beam search prints all at once. With "
+        "--json, each piece is an object with a delta, before the document's object",
     )
     if name == "summarize":
         transcripts = parser.add_argument_group(TRANSCRIPTS, "Only the text of subtitles and transcripts is read.")
@@ -96,20 +97,23 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], na
     add_flag(length, declared(TextOptions)["chunk"])
     add_flag(long_documents, declared(TextOptions)["max_source_tokens"])
     add_limit(long_documents, "max_text_characters")
-    add_decoding(parser.add_argument_group("decoding", "Default: the checkpoint's settings for this task."))
+    decoding = parser.add_argument_group("decoding", "Default: the checkpoint's settings for this task.")
+    add_decoding(decoding, SEVERAL)
+    add_flag(decoding, declared(TextOptions)["decoder_prompt"])
     add_model_options(parser, model)
     parser.set_defaults(lines=False, chapters=False, parser=parser, run=run, task=name)
 
 
-def add_decoding(group: argparse._ActionsContainer) -> None:
-    """Declare the flags of `DECODING`."""
-    for name in DECODING:
+def add_decoding(group: argparse._ActionsContainer, more: Sequence[str] = ()) -> None:
+    """Declare the flags of `DECODING`, and of `more` options of SamplingParams."""
+    for name in (*DECODING, *more):
         add_flag(group, declared(SamplingParams)[name], default=None)
 
 
 def sampling_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the given options of `DECODING`. Raises ParameterError for an invalid one."""
-    sampling = {name: getattr(arguments, name) for name in DECODING if getattr(arguments, name) is not None}
+    """Return the given options of `DECODING` and `SEVERAL`. Raises ParameterError for an invalid one."""
+    given = {name: getattr(arguments, name, None) for name in (*DECODING, *SEVERAL)}
+    sampling = {name: value for name, value in given.items() if value is not None}
     SamplingParams(**sampling)
     return sampling
 
@@ -138,7 +142,7 @@ def run(arguments: argparse.Namespace) -> int:
                 print_stderr(f"transept: {name}: {in_flags(update.result, arguments.parser)}")
         elif update.result is not None:
             num_texts += 1
-            num_tokens += update.result.num_tokens
+            num_tokens += update.result.num_all_tokens
     num_failed += documents.num_unreadable
     failed = f", {num_failed} failed" if num_failed else ""
     print_stderr(f"{num_texts} texts, {num_tokens} tokens in {time.perf_counter() - begin:.1f} s{failed}")
@@ -231,10 +235,11 @@ class _Output:
         failed = isinstance(update.result, TranseptError)
         generated = None if isinstance(update.result, TranseptError) else update.result
         if self.arguments.json:
+            place = {"file": document.file, **({} if document.line is None else {"line": document.line})}
+            if self.arguments.stream and update.text:
+                self._print_json({**place, "delta": update.text})
             if generated is not None:
-                line = {} if document.line is None else {"line": document.line}
-                result = {"file": document.file, **line, **generated.to_dict()}
-                print(escape(json.dumps(result, ensure_ascii=False)), flush=True)
+                self._print_json({**place, **generated.to_dict()})
             return
         text = update.text if self.arguments.stream else generated.text if generated else ""
         if (text or generated) and not self.begun and len(self.arguments.files) > 1 and document.line is None:
@@ -243,3 +248,8 @@ class _Output:
         ended = generated is not None or (failed and document.line is not None)
         text = text if document.line is None else text.replace("\n", " ")
         print(escape(text), end="\n" if ended else "", flush=True)
+        for each in generated.alternatives if generated else ():
+            print(escape(each.text if document.line is None else each.text.replace("\n", " ")), flush=True)
+
+    def _print_json(self, value: dict[str, Any]) -> None:
+        print(escape(json.dumps(value, ensure_ascii=False)), flush=True)

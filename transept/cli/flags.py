@@ -70,7 +70,8 @@ def _add(
     parser: argparse._ActionsContainer, name: str, each: DeclaredOption, dest: str, default: Any, help: str
 ) -> None:
     shared: dict[str, Any] = {"dest": dest, "default": default, "help": help}
-    if each.types == (Mapping,) or (tuple in each.types and each.option.parse is None):
+    several = each.option.repeats or each.types == (Mapping,)
+    if several or (tuple in each.types and each.option.parse is None):
         parser.add_argument(name, action="append", metavar=each.option.metavar, **shared)
     elif not each.is_flag:
         parser.add_argument(name, type=_parser_of(each), metavar=each.option.metavar, **shared)

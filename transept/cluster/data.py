@@ -26,6 +26,7 @@ from transept.cluster.files import open_binary, read_text
 from transept.cluster.runtime import replica_threads
 from transept.core.config import EngineConfig
 from transept.core.request.sampling_params import SamplingParams
+from transept.core.request.single_text import params_of_single_text
 from transept.errors import PromptError, TranseptError
 from transept.options import split_options
 from transept.speech.option_checks import check_options
@@ -50,6 +51,7 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
 }
 
 Options = dict[str, Any]
+SEVERAL = ("n", "num_beams", "num_return_sequences")  # a row has a column for one text
 
 
 class Transcribe:
@@ -112,6 +114,7 @@ class TextTask:
     ) -> None:
         self.column, self.file_column, self.output_column = column, file_column, output_column
         engine, self.options = task_options(self.task, model, options)
+        params_of_single_text("a row", {name: self.options[name] for name in SEVERAL if name in self.options})
         self.generator = TextGenerator(model, **_with_threads(engine))
         self.generator.stream(self.task, [], **self.options)  # raises for a task that the model cannot do
         self.engine = self.generator.engine

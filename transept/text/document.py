@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 from transept.core.jobs.job import Offload, Submit, Wait
-from transept.core.outputs import RequestOutput
+from transept.core.outputs import CompletionOutput, RequestOutput
 from transept.core.request.prompts import Prompt, Request, TokensPrompt
 from transept.text.encoding import EncodedDocument
-from transept.text.generated_text import GeneratedText
+from transept.text.generated_text import AlternativeText, GeneratedText
 from transept.text.job import TextJob
 
 
@@ -72,13 +72,24 @@ def settled(text: str, stop: Sequence[str], tokenizer: Any) -> str:
 
 
 def _result(document: EncodedDocument, outputs: Sequence[RequestOutput], text: str) -> GeneratedText:
-    completions = [output.outputs[0] for output in outputs]
+    best, *others = (_joined(of_rank) for of_rank in zip(*(output.outputs for output in outputs), strict=False))
     return GeneratedText(
         text=text,
         num_source_tokens=sum(map(len, document.prompts)),
-        num_tokens=sum(len(completion.token_ids) for completion in completions),
+        num_tokens=best.num_tokens,
         num_chunks=len(document.prompts),
         truncated=document.truncated,
-        cumulative_logprob=sum(completion.cumulative_logprob for completion in completions),
+        cumulative_logprob=best.cumulative_logprob,
+        finish_reason=best.finish_reason,
+        alternatives=others,
+    )
+
+
+def _joined(completions: Sequence[CompletionOutput]) -> AlternativeText:
+    """Join the chunks' texts of one rank."""
+    return AlternativeText(
+        text=" ".join(filter(None, (each.text.strip() for each in completions))),
+        num_tokens=sum(len(each.token_ids) for each in completions),
+        cumulative_logprob=sum(each.cumulative_logprob for each in completions),
         finish_reason="length" if any(each.finish_reason == "length" for each in completions) else "stop",
     )

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from transept.errors import TranseptError
+
+
+@dataclass(frozen=True)
+class AlternativeText:
+    """A further text for a document: a sample, or a hypothesis of a beam search. Fields as in GeneratedText."""
+
+    text: str
+    num_tokens: int
+    cumulative_logprob: float
+    finish_reason: str
 
 
 @dataclass(frozen=True)
@@ -19,6 +29,8 @@ class GeneratedText:
     finish_reason: ``"length"`` if the text or a chunk's text reached max_tokens without an end; ``"error"``; else
     ``"stop"``.
     error: the error of a document that failed; its text is then empty, and all numbers are 0. Else None.
+    alternatives: further texts, if n or num_return_sequences asks for them: other samples, or the next best hypotheses.
+        Of a document in chunks, each joins the chunks' texts of the same rank.
     """
 
     text: str
@@ -29,6 +41,12 @@ class GeneratedText:
     cumulative_logprob: float
     finish_reason: str
     error: TranseptError | None = None
+    alternatives: list[AlternativeText] = field(default_factory=list)
+
+    @property
+    def num_all_tokens(self) -> int:
+        """Tokens written for all texts."""
+        return self.num_tokens + sum(each.num_tokens for each in self.alternatives)
 
     @classmethod
     def failed(cls, error: TranseptError) -> GeneratedText:
@@ -38,7 +56,7 @@ class GeneratedText:
     def to_dict(self) -> dict[str, Any]:
         """Return a plain dict, ready for JSON, with the error as a string, ``"PromptError: ..."``."""
         error = None if self.error is None else f"{type(self.error).__name__}: {self.error}"
-        return {**vars(self), "error": error}
+        return {**vars(self), "error": error, "alternatives": [{**vars(each)} for each in self.alternatives]}
 
 
 @dataclass(frozen=True)

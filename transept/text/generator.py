@@ -47,9 +47,10 @@ class TextGenerator(ClosesEngine):
         the results. With neither, such a document is an error.
     max_source_tokens: the longest document, in encoder tokens. Default: the number of the model's positions; if they
         have no bound (T5), the engine's max_encoder_tokens.
+    decoder_prompt: a text, or token ids, that every document's text continues.
     num_beams, max_tokens and other fields of SamplingParams, except logprobs and prompt_probe. Fields that are not
         set default to the checkpoint's settings for the task: ``task_specific_params`` of its config.json, then its
-        generation_config.json.
+        generation_config.json. With n or num_return_sequences, a result has further texts: `alternatives`.
 
     Raises ParameterError for a bad option, before anything is computed, and EngineClosedError. Errors of a document are
     PromptError if it is empty or too long, CapacityError if it can never fit into memory, and RequestFailedError.
@@ -141,7 +142,7 @@ class TextGenerator(ClosesEngine):
     def score(
         self, documents: str | Iterable[str], targets: str | Iterable[str], **options: Unpack[ScoringKeywords]
     ) -> list[TextScore]: ...
-    @shows_options(ScoringOptions, without=("chunk",))
+    @shows_options(ScoringOptions, without=("chunk", "decoder_prompt"))
     def score(
         self, documents: str | Iterable[str], targets: str | Iterable[str], **options: Unpack[ScoringKeywords]
     ) -> TextScore | list[TextScore]:
@@ -167,7 +168,7 @@ class TextGenerator(ClosesEngine):
     def encode(self, documents: str, **options: Unpack[EmbeddingKeywords]) -> TextEmbedding: ...  # type: ignore[overload-overlap]
     @overload
     def encode(self, documents: Iterable[str], **options: Unpack[EmbeddingKeywords]) -> list[TextEmbedding]: ...
-    @shows_options(EmbeddingOptions, without=("chunk",))
+    @shows_options(EmbeddingOptions, without=("chunk", "decoder_prompt"))
     def encode(
         self, documents: str | Iterable[str], **options: Unpack[EmbeddingKeywords]
     ) -> TextEmbedding | list[TextEmbedding]:

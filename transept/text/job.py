@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -11,11 +11,12 @@ from typing import Any, Literal, get_args
 from transept.core.engine import Engine
 from transept.core.request.generation_settings import check_generation_settings
 from transept.core.request.sampling_params import SamplingParams
-from transept.core.request.single_text import UNSUGGESTED, params_of_single_text
+from transept.core.request.single_text import REFUSED, params_of_text
 from transept.errors import (
     CheckpointError,
     ParameterError,
     PluginError,
+    PromptError,
     TranseptError,
     UnsupportedTaskError,
     suggest,
@@ -23,7 +24,7 @@ from transept.errors import (
 from transept.options import split_options
 from transept.registry.plugin_calls import call_declared
 from transept.registry.spec import TextSpec, TextTask
-from transept.text.encoding import DocumentEncoder
+from transept.text.encoding import DocumentEncoder, own_special_tokens
 from transept.text.options import TranslationOptions
 
 Task = Literal["summarize", "translate", "generate"]
@@ -53,16 +54,16 @@ def make_job(engine: Engine, task: Task, options: Mapping[str, Any], *, can_chun
 
     Raises ParameterError for an unknown task, language or option, or options that contradict each other.
     """
-    own, sampling = split_options(
-        f"{task} has no option", options, TranslationOptions, SamplingParams, without=UNSUGGESTED
-    )
+    own, sampling = split_options(f"{task} has no option", options, TranslationOptions, SamplingParams, without=REFUSED)
     given = TranslationOptions(**own)
-    params = params_of_single_text("a document", sampling)
+    params = params_of_text("a document", sampling)
     text_task = _text_task(engine, task, given.source, given.target)
     settings = _task_settings(engine, text_task)
     text_task = dataclasses.replace(text_task, prefix=settings.pop("prefix", text_task.prefix))
     limit = _source_limit(engine, given.max_source_tokens)
     decoder_prompt = None if text_task.decoder_prompt is None else list(text_task.decoder_prompt)
+    if given.decoder_prompt is not None:
+        decoder_prompt = _continued(engine, decoder_prompt, given.decoder_prompt)
     source = f'task_specific_params["{text_task.name}"] in config.json'
     generation_config = engine.inputs.for_task(params, settings, decoder_prompt, source)
     return TextJob(
@@ -86,6 +87,20 @@ def make_job(engine: Engine, task: Task, options: Mapping[str, Any], *, can_chun
 def known_adapter(engine: Engine, name: str | None) -> str | None:
     """Return the name of an adapter, or None. Raises ParameterError for an unknown one."""
     return None if name is None else engine.adapters.find(name).name
+
+
+def _continued(engine: Engine, decoder_prompt: list[int] | None, given: str | Sequence[int]) -> list[int]:
+    """Return the task's decoder prompt, continued with a text or with token ids. Raises ParameterError for bad ones."""
+    start = engine.preprocess.decoder_inputs(decoder_prompt).token_ids
+    try:
+        if not isinstance(given, str):
+            return engine.preprocess.decoder_inputs([*start, *given]).token_ids
+        engine.config.limits.check_text(given, "the text")
+    except PromptError as error:
+        raise ParameterError(f"{{decoder_prompt}}: {error}", param="decoder_prompt", value=given) from None
+    before, _ = own_special_tokens(engine.tokenizer)
+    content = engine.tokenizer(given, add_special_tokens=False, verbose=False).input_ids
+    return [*start, *(before if len(start) == 1 else ()), *content]
 
 
 def _text_task(engine: Engine, task: Task, source: str | None, target: str | None) -> TextTask:

@@ -5,6 +5,7 @@ Generated from the declarations of options by `make option-types`; do not edit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, TypedDict
 
 from transept.core.option_types import EngineKeywords
@@ -18,6 +19,7 @@ class TextKeywords(SingleTextKeywords, total=False):
     chunk: bool
     max_source_tokens: int | None
     lora: str | None
+    decoder_prompt: str | Sequence[int] | None
     truncation: bool
 
 

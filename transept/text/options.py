@@ -6,14 +6,16 @@ No torch here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from transept.core.request.adapter_options import LORA
 from transept.core.request.pooling import Pooling
+from transept.core.request.sampling_values import token_ids
 from transept.errors import ParameterError
-from transept.options import MAX_INTEGER, Option, declares_options, refusal, take_options
+from transept.options import MAX_INTEGER, Option, declares_options, refusal, refuse_lone_surrogates, take_options
 
 SUMMARIZE_MODEL = "facebook/bart-large-cnn"  # default
 TRANSLATE_MODEL = "google-t5/t5-base"
@@ -27,6 +29,14 @@ _language = partial(
     metavar="LANGUAGE",
     wanted='a language as the model names it, such as "en"',
 )
+
+
+def _text_or_tokens(name: str, given: Any) -> str | tuple[int, ...] | None:
+    """Return a text, or token ids as a tuple."""
+    if isinstance(given, str):
+        refuse_lone_surrogates(name, given)
+        return given
+    return token_ids(name, given)
 
 
 @declares_options("text tasks have no option")
@@ -57,6 +67,15 @@ class TextOptions:
     ] = None
 
     lora: Annotated[str | None, LORA] = None
+    decoder_prompt: Annotated[
+        str | Sequence[int] | None,
+        Option(
+            "text that the model's text continues",
+            "Or its token ids. It comes after the tokens with which the task's texts begin, and is not in the result.",
+            metavar="TEXT",
+            parse=_text_or_tokens,
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         take_options(self)
@@ -110,6 +129,8 @@ class _WholeDocumentOptions(TranslationOptions):
         if self.chunk:
             which = "of a whole document, not of chunks; leave {chunk} out, or {truncate=True}"
             raise refusal(self, f"{self._result} is {which}")
+        if self.decoder_prompt is not None:
+            raise refusal(self, f"{self._result} has no decoder prompt; leave {{decoder_prompt}} out")
 
 
 @declares_options("score has no option")
@@ -117,7 +138,7 @@ class _WholeDocumentOptions(TranslationOptions):
 class ScoringOptions(_WholeDocumentOptions):
     """How documents are given to a model that scores texts.
 
-    Raises ParameterError as TextOptions, and for chunk: a score is of a whole document.
+    Raises ParameterError as TextOptions, for chunk and for decoder_prompt: a score is of a whole document.
     """
 
     _result = "a score"
@@ -128,7 +149,7 @@ class ScoringOptions(_WholeDocumentOptions):
 class EmbeddingOptions(_WholeDocumentOptions, Pooling):
     """How documents are given to an encoder, and how its output is pooled.
 
-    Raises ParameterError as TextOptions, and for chunk: an embedding is of a whole document.
+    Raises ParameterError as TextOptions, for chunk and for decoder_prompt: an embedding is of a whole document.
     """
 
     _result = "an embedding"

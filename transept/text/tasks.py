@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from transept.core.config import EngineConfig
 from transept.core.request.sampling_params import SamplingParams
-from transept.core.request.single_text import UNSUGGESTED
+from transept.core.request.single_text import REFUSED
 from transept.option_names import shows_options
 from transept.options import split_options
 from transept.text.embedding import TextEmbedding
@@ -118,6 +118,6 @@ def embed(
 def _load(model: str | Path, options: Mapping[str, Any]) -> tuple[TextGenerator, dict[str, Any]]:
     """Return a TextGenerator with the engine's options, and the other options. Wrong names raise before loading."""
     engine, own, sampling = split_options(
-        "there is no option", options, EngineConfig, TranslationOptions, SamplingParams, without=UNSUGGESTED
+        "there is no option", options, EngineConfig, TranslationOptions, SamplingParams, without=REFUSED
     )
     return TextGenerator(model, **engine), {**own, **sampling}

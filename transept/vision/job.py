@@ -14,7 +14,7 @@ from transept.core.request.input_processor import InputProcessor
 from transept.core.request.inputs import PreparedRequest
 from transept.core.request.prompts import Prompt, Request
 from transept.core.request.sampling_params import SamplingParams
-from transept.core.request.single_text import UNSUGGESTED, params_of_single_text
+from transept.core.request.single_text import REFUSED_FOR_ONE, params_of_single_text
 from transept.errors import ParameterError, PluginError, suggest
 from transept.options import split_options
 from transept.registry.plugin_calls import call_declared
@@ -48,7 +48,9 @@ def make_job(engine: Engine, options: Mapping[str, Any]) -> ReadingJob:
     """
     spec = engine.spec.vision
     assert spec is not None  # checked by VisionReader
-    own, sampling = split_options("read has no option", options, ReadingOptions, SamplingParams, without=UNSUGGESTED)
+    own, sampling = split_options(
+        "read has no option", options, ReadingOptions, SamplingParams, without=REFUSED_FOR_ONE
+    )
     given = ReadingOptions(**own)
     task, lora = given.task, given.lora
     params = params_of_single_text("an image", sampling)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from transept.core.config import EngineConfig
 from transept.core.request.sampling_params import SamplingParams
-from transept.core.request.single_text import UNSUGGESTED
+from transept.core.request.single_text import REFUSED_FOR_ONE
 from transept.option_names import shows_options
 from transept.options import split_options
 from transept.vision.image_text import ImageText
@@ -69,6 +69,6 @@ def caption(images: Any, model: str | Path = CAPTION_MODEL, **options: Unpack[Re
 
 def _read(images: Any, model: str | Path, options: Mapping[str, Any]) -> Any:
     engine, own, sampling = split_options(
-        "there is no option", options, EngineConfig, ReadingOptions, SamplingParams, without=UNSUGGESTED
+        "there is no option", options, EngineConfig, ReadingOptions, SamplingParams, without=REFUSED_FOR_ONE
     )
     return VisionReader(model, **engine).read(images, **own, **sampling)

@@ -27,7 +27,7 @@ DIVERSITY_PENALTY = Option(
     ge=0,
     le=MAX_PENALTY,
 )
-NUM_RETURN_SEQUENCES = Option("hypotheses of a beam search to return, best first", ge=1, le=MAX_INTEGER)
+NUM_RETURN_SEQUENCES = Option("hypotheses of a beam search to return, best first", metavar="N", ge=1, le=MAX_INTEGER)
 LENGTH_PENALTY = Option(
     "above 1 a beam search favours long texts, below 1 short ones",
     "Hypotheses are ranked by ``cumulative_logprob / length**length_penalty``.",

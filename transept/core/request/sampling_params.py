@@ -52,7 +52,7 @@ class SamplingParams:
     """
 
     n: Annotated[
-        int, _integer("samples of one request", "They share the encoder's work and the cross-attention cache.", ge=1)
+        int, _count("samples of one request", "They share the encoder's work and the cross-attention cache.", ge=1)
     ] = 1
     max_tokens: Annotated[
         int | None,
@@ -96,6 +96,7 @@ class SamplingParams:
         Option(
             "divides positive and multiplies negative logits of earlier tokens",
             "Tokens of the decoder prompt and of the output count (Keskar et al. 2019, as in transformers).",
+            metavar="X",
             gt=0,
         ),
     ] = None
@@ -173,7 +174,13 @@ class SamplingParams:
     ] = None
     stop: Annotated[
         str | Sequence[str],
-        Option("strings that end the output, and are cut from it", aliases=("stop_strings",), parse=values.texts),
+        Option(
+            "strings that end the output, and are cut from it",
+            aliases=("stop_strings",),
+            metavar="TEXT",
+            repeats=True,
+            parse=values.texts,
+        ),
     ] = ()
     stop_token_ids: Annotated[Sequence[int], Option("tokens that end the output", parse=values.token_ids)] = ()
     stop_at_repetition: Annotated[

@@ -10,7 +10,7 @@ class BeamSampling(BeamSearch):
 
     In each step, num_candidates continuations of all beams are drawn without replacement, with probabilities
     proportional to exp(total). They are the ones with the highest sums of total and Gumbel noise. The sampler returns
-    each beam's candidates by the same rule. From there on, the search goes on as without draws.
+    each beam's candidates by the same rule. Everything else is as in a search without draws.
     """
 
     def _candidates(self, continuations: list[Continuation]) -> list[Continuation]:

@@ -66,7 +66,7 @@ class OwnFields:
 
 BODY = Body(
     *(JSON, OwnFields, EmbeddingOptions),
-    without=("chunk",),
+    without=("chunk", "decoder_prompt"),
     refused={"chunk": "an embedding is of a whole document"},
 )
 

@@ -59,8 +59,16 @@ class OwnFields:
     stream: Annotated[bool, Option("answer by server-sent events as text is generated")] = False
 
 
+class AlternativeText(TypedDict):
+    """A further text for a document: a sample, or a hypothesis of a beam search."""
+
+    text: str
+    finish_reason: str
+    num_tokens: int
+
+
 class WrittenText(TypedDict):
-    """The text that the model generated for a document."""
+    """The text that the model generated for a document. alternatives: with n or num_return_sequences."""
 
     index: int
     text: str
@@ -69,6 +77,7 @@ class WrittenText(TypedDict):
     num_tokens: int
     num_chunks: int
     truncated: bool
+    alternatives: list[AlternativeText]
 
 
 class TextOrError(WrittenText):
@@ -209,7 +218,7 @@ async def _whole(request: Request, body: Given, answer: dict[str, Any], events: 
                     data.append({"index": len(data), **_described(GeneratedText.failed(event.result)), **told})
                     continue
                 num_read += event.result.num_source_tokens
-                num_written += event.result.num_tokens
+                num_written += event.result.num_all_tokens
                 data.append({"index": len(data), **_described(event.result), "error": None})
         except Exception as error:
             raise body.error(error, "input") from error
@@ -241,7 +250,7 @@ async def _stream(
                         if rest := event.result.text[num_sent:]:
                             yield {"type": "text.delta", "index": index, "delta": rest}
                         num_read += event.result.num_source_tokens
-                        num_written += event.result.num_tokens
+                        num_written += event.result.num_all_tokens
                         yield {"type": "text.done", "index": index, **_described(event.result)}
                     index, num_sent = index + 1, 0
         except Exception as error:
@@ -257,4 +266,8 @@ def _described(text: GeneratedText) -> dict[str, Any]:
         "num_tokens": text.num_tokens,
         "num_chunks": text.num_chunks,
         "truncated": text.truncated,
+        "alternatives": [
+            {"text": each.text, "finish_reason": each.finish_reason, "num_tokens": each.num_tokens}
+            for each in text.alternatives
+        ],
     }
