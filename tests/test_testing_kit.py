@@ -41,6 +41,7 @@ CHECKS = (
     "check_batch",
     "check_preemption",
     "check_beam_search",
+    "check_drafts",
     "check_low_precision",
 )
 FAULTS = {  # architecture -> (the first check that fails, words of its message)

@@ -29,7 +29,7 @@ KINDS = {  # kind -> (name, files besides FILES)
     "speech": ("heard-words", ("tests/test_transcribe.py", "transept_{module}/mapper.py")),
     "image": ("seen-words", ("tests/test_read.py", "transept_{module}/mapper.py")),
 }
-NUM_CHECKS = 6
+NUM_CHECKS = 7
 OWN_CLASS = '''class BlenderbotForConditionalGeneration(BlenderbotForConditionalGeneration):
     """The reference; transformers saves the name of its class as the architecture of the checkpoint."""
 

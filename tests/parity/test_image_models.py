@@ -50,6 +50,7 @@ def test_decode(parity: Parity) -> None:
 @pytest.mark.parametrize("parity", parameters(lambda name: name not in FAMILIES), indirect=True)
 def test_batch(parity: Parity) -> None:
     parity.check_batch()
+    parity.check_drafts()
 
 
 @pytest.mark.sampled(2)

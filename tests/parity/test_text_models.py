@@ -44,6 +44,11 @@ def test_decode(parity: Parity) -> None:
     parity.check_decode()
 
 
+@pytest.mark.sampled(3)
+def test_drafts(parity: Parity) -> None:
+    parity.check_drafts()
+
+
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "parity",

@@ -23,6 +23,11 @@ BATCH = (
     "If check_decode passes, the prompt alone gives the right ids: something depends on what else is in the batch. "
     "Look for sums or norms over tokens, and for the first token of the step taken as the first one of its sequence."
 )
+DRAFTS = (
+    "If check_batch passes, the same requests are right without drafts. A draft's tokens are several tokens of a "
+    "sequence in one step, after tokens in the cache: look for code that takes one token for each sequence in a step "
+    "that is not a prefill, and for positions that are counted instead of given."
+)
 PREEMPTION = (
     "If check_decode passes, the same decode with room enough is right. A recomputed request runs its decoder prompt "
     "and all its tokens in one step: look for code that is valid for short decoder prompts only, or that "

@@ -34,7 +34,7 @@ NEW_TOKENS = 64  # of a decode, or as many as the model has positions for
 LONG_DECODE = 140  # of check_decode's last prompt: more keys than a piece of the CPU's kernel
 NUM_BEAMS = 4
 JOIN_EVERY = 3  # steps between two requests that join a batch
-CHECKS = ("prefill", "decode", "batch", "preemption", "beam_search", "low_precision")
+CHECKS = ("prefill", "decode", "batch", "preemption", "beam_search", "drafts", "low_precision")
 SHORTAGES = ((8, False), (8, True), (16, False), (16, True))  # slots of a block, and swapped or else recomputed
 PROMPT_KEYS = {"multi_modal_data", "prompt_tokens"}  # of a whole prompt
 ROLES = ("pad", "bos", "eos", "decoder_start", "unk")  # of tokens that are not drawn for prompts
@@ -217,6 +217,21 @@ class Parity:
         self._check_outputs("check_beam_search, batched with greedy requests", requests, outputs, differences.BATCH)
         self._check_preempted("check_beam_search", requests, SHORTAGES[1:3])
 
+    def check_drafts(self) -> None:
+        """Greedy ids in a batch whose requests have drafts, which are their ids: all, or all but some.
+
+        A step computes up to DRAFT_LENGTH tokens of a draft with a sequence's last one.
+        """
+        requests = self._requests()
+        drafted = [
+            replace(request, draft=_spoiled(output.outputs[0].token_ids, wrong_every))
+            for request, output, wrong_every in zip(
+                requests, self.subject.run(requests), cycle((0, 5, 2)), strict=False
+            )
+        ]
+        outputs = self.subject.run(drafted, JOIN_EVERY)
+        self._check_outputs("check_drafts, in one batch", requests, outputs, differences.DRAFTS)
+
     def check_low_precision(self, dtypes: Sequence[str] = ("bfloat16", "float16"), share: float = 0.95) -> None:
         """Compare the most likely token of each step in lower precision with the reference in that dtype or in float32.
 
@@ -347,3 +362,11 @@ class Parity:
         num_tokens = self.subject.num_tokens(request.encoder)
         sizes = f"{num_tokens} encoder tokens, decoder prompt of {len(request.decoder_prompt)}"
         return f"prompt {index} ({sizes}{f', {request.num_beams} beams' if request.num_beams > 1 else ''})"
+
+
+def _spoiled(ids: Sequence[int], wrong_every: int) -> tuple[int, ...]:
+    """Return ids of which every so many is the one before it; 0: all unchanged."""
+    return tuple(
+        ids[place - 1] if wrong_every and place % wrong_every == 1 and place > 1 else token
+        for place, token in enumerate(ids)
+    )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from transept.core.outputs import RequestOutput
     from transept.core.request.prompts import ExplicitEncoderDecoderPrompt, SingletonPrompt
 
+DRAFT_LENGTH = 4
 ROOM = 1 << 28  # bytes of cache for all requests of a check, for models of up to some ten million parameters
 
 
@@ -37,7 +38,8 @@ class EncoderInput:
 class Request:
     """A prompt for each side, and how to decode after it.
 
-    forced: the new tokens; empty if the logits choose them.
+    forced: the new tokens; empty if the logits choose them. draft: probable new tokens, see
+        SamplingParams.draft_tokens.
     num_beams: 1: greedy by the logits alone, without the checkpoint's settings and without an end. No pair of tokens
         occurs twice, since random models would otherwise repeat one token, and ids would prove little. More: a beam
         search with the checkpoint's settings, which returns every hypothesis.
@@ -48,6 +50,7 @@ class Request:
     max_tokens: int
     num_beams: int = 1
     forced: tuple[int, ...] = ()
+    draft: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -181,7 +184,10 @@ def _add(engine: Engine, request_id: str, request: Request) -> None:
         "decoder_prompt": {"prompt_tokens": request.decoder_prompt},
     }
     if request.num_beams == 1:
-        choice = {"logits_processors": (Forced(request.forced),)} if request.forced else {"no_repeat_ngram_size": 2}
+        choice: Any = (
+            {"logits_processors": (Forced(request.forced),)} if request.forced else {"no_repeat_ngram_size": 2}
+        )
+        choice |= {"draft_tokens": request.draft, "draft_length": DRAFT_LENGTH} if request.draft else {}
         greedy = SamplingParams(temperature=0.0, max_tokens=request.max_tokens, ignore_eos=True, **choice)
         engine.add_request(request_id, prompt, greedy, generation_config=GenerationConfig())
         return
