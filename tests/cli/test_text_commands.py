@@ -12,6 +12,7 @@ import pytest
 import torch
 from command_line import Command
 from patience import PATIENCE
+from random_adapters import save_adapter
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from transept.cli import main
@@ -57,6 +58,19 @@ def transept(*arguments: str, given: bytes = b"") -> subprocess.CompletedProcess
     )
     assert b"Traceback" not in done.stderr
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def test_an_adapter(command: Command, files: list[str], phonemes: dict[str, str], tmp_path: Path) -> None:
+    model = AutoModelForSeq2SeqLM.from_pretrained(T5, dtype=torch.float32)
+    folder = str(save_adapter(model, tmp_path / "adapter", rank=8, modules=["q", "v"]))
+    named = command("translate", *files, *TO_PHONEMES, "--adapter", f"terse={folder}", "--lora", "terse")
+    merged = command("translate", *files, *TO_PHONEMES, "--merge-adapter", folder)
+    assert named.stdout == merged.stdout != "".join(f"{word}.txt: {phonemes[word]}\n" for word in WORDS)
+    plain = command("translate", files[0], *TO_PHONEMES, "--adapter", f"terse={folder}")
+    assert plain.stdout == f"{phonemes[WORDS[0]]}\n"
+    unknown = command("translate", files[0], *TO_PHONEMES, "--adapter", f"terse={folder}", "--lora", "ters")
+    assert unknown.returncode == 2
+    assert "there is no adapter 'ters'. Did you mean 'terse'?" in unknown.stderr
 
 
 def test_files_are_translated_and_bad_ones_reported(

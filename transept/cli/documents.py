@@ -100,6 +100,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], na
     decoding = parser.add_argument_group("decoding", "Default: the checkpoint's settings for this task.")
     add_decoding(decoding, SEVERAL)
     add_flag(decoding, declared(TextOptions)["decoder_prompt"])
+    add_flag(decoding, declared(TextOptions)["lora"])
     add_model_options(parser, model)
     parser.set_defaults(lines=False, chapters=False, parser=parser, run=run, task=name)
 

@@ -25,7 +25,10 @@ from transept.text.options import EmbeddingOptions
 if TYPE_CHECKING:
     from transept.text.embedding import TextEmbedding
 
-OPTIONS = ("pooling", "normalize", "task", "source", "target", "truncate", "max_source_tokens")  # of EmbeddingOptions
+OPTIONS = (  # of EmbeddingOptions
+    *("pooling", "normalize", "task", "source", "target", "truncate", "max_source_tokens"),
+    "lora",
+)
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -75,6 +75,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     output.add_argument("--json", action="store_true", help="print a JSON object for each image, one a line")
     decoding = parser.add_argument_group("decoding", "Default: the checkpoint's settings.")
     add_flag(decoding, declared(ReadingOptions)["task"], default=None)
+    add_flag(decoding, declared(ReadingOptions)["lora"], default=None)
     add_flag(decoding, declared(PageOptions)["dpi"], default=None)
     add_decoding(decoding)
     add_model_options(parser, READ_MODEL)
@@ -136,8 +137,9 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
         check_template(arguments.output_name)
     EngineConfig(arguments.model, **engine_options(arguments))
     sampling = sampling_of(arguments)
-    ReadingOptions(task=arguments.task)
-    return sampling if arguments.task is None else {**sampling, "task": arguments.task}
+    given = {name: getattr(arguments, name) for name in ("task", "lora") if getattr(arguments, name) is not None}
+    ReadingOptions(**given)
+    return {**sampling, **given}
 
 
 def _paths(arguments: argparse.Namespace, inputs: Sequence[Input]) -> list[list[Path]]:

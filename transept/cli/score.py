@@ -20,7 +20,7 @@ from transept.errors import PromptError
 from transept.options import declared
 from transept.text.options import ScoringOptions
 
-OPTIONS = ("task", "source", "target", "truncate", "max_source_tokens")  # of ScoringOptions
+OPTIONS = ("task", "source", "target", "truncate", "max_source_tokens", "lora")  # of ScoringOptions
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
