@@ -22,7 +22,7 @@ from transept import (
 )
 from transept.errors import ParameterError
 
-TASK = {"truncate", "chunk", "max_source_tokens", "decoder_prompt"}
+TASK = {"truncate", "chunk", "max_source_tokens", "decoder_prompt", "lora"}
 
 
 def names_of(options: type) -> set[str]:
@@ -48,8 +48,8 @@ SAMPLING = names_of(SamplingParams) - {"logprobs", "prompt_probe"}  # whose resu
         (TextGenerator.generate, TASK | SAMPLING),
         (TextGenerator.translate, TASK | SAMPLING | {"source", "target"}),
         (TextGenerator.stream, TASK | SAMPLING | {"source", "target"}),
-        (VisionReader.read, SAMPLING | {"task"}),
-        (VisionReader.stream, SAMPLING | {"task"}),
+        (VisionReader.read, SAMPLING | {"task", "lora"}),
+        (VisionReader.stream, SAMPLING | {"task", "lora"}),
         (transept.summarize, TASK | SAMPLING | ENGINE),
         (transept.generate, TASK | SAMPLING | ENGINE),
         (transept.translate, TASK | SAMPLING | ENGINE | {"source", "target"}),
