@@ -36,6 +36,7 @@ from transept.speech.live.feed import Feed
 from transept.speech.live.hypothesis import HeardWord
 from transept.speech.live.policies import Agreement, Attention
 from transept.speech.live.transcription import LiveTranscription
+from transept.speech.live.utterance import Utterance
 from transept.speech.timing.words import WordTiming
 from transept.speech.vad.listener import SpeechListener
 from transept.speech.vad.network import FRAME, speech_probabilities
@@ -310,6 +311,21 @@ def test_a_long_utterance_drops_its_audio_behind_committed_words(transcriber: Tr
     assert longest < 8.0
     expected = transcriber.transcribe(waveform, mode="sequential").text
     assert jiwer.wer(normalize(expected), normalize(text_of(found))) < 0.3
+
+
+@pytest.mark.parametrize(("seconds", "drops"), [(1.5, False), (3.0, True)])
+def test_audio_of_committed_words_is_dropped_if_no_word_of_much_later_speech_is_heard(
+    transcriber: Transcriber, speech: np.ndarray, seconds: float, drops: bool
+) -> None:
+    """Only the end of the text may be written here, as if the committed word were all that is said."""
+    made = transcriber.live_transcription(suppress_tokens=[*range(50256)])
+    utterance = Utterance(made.model, made.options, made.live, Agreement(2), 0)
+    utterance.add(speech[: int(seconds * RATE)], int(seconds * RATE))
+    utterance.committed = [WordTiming(" He", [679], 0.0, 0.5, 1.0)]
+    ((_, hypothesis),) = transcriber.engine.runner.run([utterance.passed("en", made.context, last=False)], 1)
+    assert hypothesis.words == ()
+    assert (utterance.cut, utterance.committed == []) == ((RATE // 2, True) if drops else (0, False))
+    assert made.context.prompt(0)[1:] == ([679] if drops else [])
 
 
 @pytest.mark.parametrize(

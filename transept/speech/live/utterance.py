@@ -38,6 +38,7 @@ LEAST_PREFIX = 2  # committed words whose audio is kept
 STUCK_SECONDS = 4.0  # of audio that is kept although none of its words is committed
 CUT_OFF_PROBABILITY, CUT_OFF_SECONDS = 0.5, 0.2  # a less likely word this close to the end of the audio is cut off
 BROKEN = ("-", "...", "…")  # marks after an unfinished word
+UNHEARD_SECONDS = 2.0  # of speech without a word after the committed ones: the decoder takes these for the whole text
 RETRY_MARGIN = 4.0  # more seconds of silence that the encoder reads if a text is in doubt
 LONGEST_BEYOND = 5.0  # seconds beyond longest_audio before tentative words are committed to make room
 
@@ -79,7 +80,7 @@ class Utterance:
         return Source(self.model, options, features, self.samples, language)
 
     def passed(self, language: str, context: Context, *, last: bool) -> Generator[Any, Any, Hypothesis]:
-        """A job: a pass over the kept audio.
+        """A job: a pass over the kept audio; if no word follows the committed ones, perhaps over the audio after them.
 
         last: decode with the beams of the options; if the text is in doubt, decode again, without context and with
         fallback to higher temperatures.
@@ -97,6 +98,9 @@ class Utterance:
             if last:
                 prompt, frames = self._prompt(language, context), self._frames_read(heard, RETRY_MARGIN)
                 hypothesis = yield from hear(heard, begin, settled, prompt, options.temperatures, frames, last=True)
+        if self.committed and not any(word.key for word in hypothesis.words) and self._unheard > UNHEARD_SECONDS:
+            self._drop_committed(context)
+            hypothesis = yield from self.passed(language, context, last=last)
         return hypothesis
 
     def commit(self, hypothesis: Hypothesis, *, last: bool) -> list[Word]:
@@ -187,6 +191,11 @@ class Utterance:
         """Second of the stream at which the last committed word ends, or at which the audio begins."""
         return self.committed[-1].end if self.committed else self.cut / SAMPLE_RATE
 
+    @property
+    def _unheard(self) -> float:
+        """Seconds of speech after the last committed word."""
+        return self.speech_end / SAMPLE_RATE - self._settled
+
     def _frames_read(self, heard: Source, more: float = 0.0) -> int | None:
         """Return the number of frames that the encoder reads; None: the whole window. more: seconds of margin."""
         margin = self.live.encoder_margin
@@ -241,6 +250,12 @@ class Utterance:
             if word.start <= latest and word.word.startswith(" "):
                 return at
         return None
+
+    def _drop_committed(self, context: Context) -> None:
+        """Drop the audio of all committed words, and move their text to the context."""
+        self._drop_before(round(self._settled * SAMPLE_RATE))
+        context.add([token for word in self.committed for token in word.tokens])
+        self.committed = []
 
     def _drop_before(self, sample: int) -> None:
         kept = max(0, min(sample, self.end) - self.cut)
