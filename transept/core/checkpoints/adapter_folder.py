@@ -29,7 +29,7 @@ SECONDS_A_MATCH = 1.0  # for a regular expression of a config
 NAMES_SHOWN = 3
 
 # Methods of PEFT that compute something else than W + scale * B A, by the settings that ask for them.
-REFUSED = {
+OTHER_METHODS = {
     "use_dora": "DoRA",
     "modules_to_save": "whole modules that were trained with it",
     "lora_bias": "biases of its own",
@@ -153,7 +153,7 @@ def _read_config(folder: Path) -> _Config:
     settings = read_json(file)
     if (kind := settings.get("peft_type")) != "LORA":
         raise CheckpointError(f'the adapter "{folder}" is {kind!r} by {ADAPTER_CONFIG}. Only "LORA" is supported')
-    used = [what for name, what in REFUSED.items() if settings.get(name)]
+    used = [what for name, what in OTHER_METHODS.items() if settings.get(name)]
     if settings.get("bias") not in (None, "none"):
         used.append(f"trained biases (bias={settings['bias']!r})")
     if settings.get("init_lora_weights") not in KEEPS_BASE:
