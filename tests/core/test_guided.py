@@ -333,3 +333,13 @@ def test_without_the_package_the_error_names_the_extra(bart_dir: Path, monkeypat
     monkeypatch.setitem(sys.modules, "llguidance", None)
     with pytest.raises(MissingPackageError, match=r'pip install "transept\[guided\]"'):
         Engine(bart_dir).generate(PROMPTS[0], SamplingParams(guided={"choice": CHOICES}))
+
+
+@pytest.mark.parametrize("search", [SEARCHES["greedy"], {"temperature": 1.0}], ids=["greedy", "samples"])
+def test_drafts_change_nothing(bart: Engine, search: dict[str, Any]) -> None:
+    """Drafts that break the form, that follow it, and that leave it half way."""
+    guided = {"guided": FORMS["json"][0], **search}
+    expected = written(bart, PROMPTS, **guided)
+    right = bart.tokenizer.decode(expected[0][0], skip_special_tokens=True)
+    for draft in ("The rain in Spain", right, right[: len(right) // 2] + "the rain"):
+        assert written(bart, PROMPTS, **guided, draft_tokens=draft, draft_length=3) == expected

@@ -23,7 +23,7 @@ from transept.core.scheduling.step import SequenceData
 from transept.errors import RequestFailedError
 
 DEAD = "NoExtension"  # begins llguidance's error if no token continues the text
-MOST_STATES = 2048  # of all grammars, a few KB each
+MOST_STATES = 1024  # of all grammars, about 20 KB each
 
 State = tuple[Guide, tuple[int, ...]]  # with the tokens written so far
 
@@ -123,7 +123,8 @@ class GrammarMasks:
 
         if self._executor is None:
             self._executor = LLExecutor(torch.get_num_threads())
-        fill_next_token_bitmask_par(self._executor, matchers, words)
+        if matchers:
+            fill_next_token_bitmask_par(self._executor, matchers, words)
 
 
 def _bit(codes: Any, number: int) -> Any:
