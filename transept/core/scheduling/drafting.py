@@ -87,22 +87,24 @@ class Drafting:
             params, text = group.sampling_params, group.draft_text
             if text is None:
                 continue
-            ends = {*params.stop_token_ids, *(() if params.ignore_eos else params.eos_token_ids or ())}
             for seq in group.unfinished_seqs:
                 if seq.drafter is None:
                     seq.drafter = Drafter(text)
                 drafter = seq.drafter
                 drafter.num_misses += 1
-                if seq.output_token_ids and seq.output_token_ids[-1] == PENDING:
-                    continue
                 if drafter.num_resting:
                     drafter.num_resting -= 1
                     drafter.probes = not drafter.num_resting
+                    continue
+                if seq.output_token_ids and seq.output_token_ids[-1] == PENDING:
                     continue
                 most = LONGEST_DRAFT if params.draft_length is None else params.draft_length
                 if params.max_tokens is not None:  # a draft does not reach the last token
                     most = min(most, params.max_tokens - len(seq.output_token_ids) - 1)
                 tokens = drafter.propose(seq.prompt_token_ids, seq.output_token_ids, most) if most > 0 else []
+                if not tokens:
+                    continue
+                ends = (*params.stop_token_ids, *(() if params.ignore_eos else params.eos_token_ids or ()))
                 ends_at = (place for place, token in enumerate(tokens) if token in ends or token >= self.vocab_size)
                 del tokens[next(ends_at, len(tokens)) :]
                 if tokens:
