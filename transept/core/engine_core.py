@@ -11,6 +11,7 @@ import time
 from collections import deque
 from dataclasses import replace
 from itertools import count
+from operator import attrgetter
 
 from transept.core.execution.executor import Executor
 from transept.core.outputs import RequestOutput
@@ -28,6 +29,7 @@ from transept.core.scheduling.step import StepInput, StepOutput
 from transept.core.scheduling.stopping import StopChecker, no_token
 from transept.errors import RequestFailedError, TranseptError
 
+_LOGPROB = attrgetter("logprob")
 URGENT = 1 << 62  # subtracted from an urgent request's arrival; larger than any arrival
 
 
@@ -257,7 +259,7 @@ class EngineCore:
         """Append a group's tokens, and set its probe's result. Raises RequestFailedError if the logits were NaN."""
         group.probe_result = output.probes.get(group.request_id, group.probe_result)
         for seq in group.unfinished_seqs:
-            if any(math.isnan(token.logprob) for token in output.sampled[seq.seq_id][: group.num_samples]):
+            if any(map(math.isnan, map(_LOGPROB, output.sampled[seq.seq_id][: group.num_samples]))):
                 raise no_token(group.sampling_params)
         if group.beam_search is not None:
             self._advance_beams(group, group.beam_search, output.sampled)

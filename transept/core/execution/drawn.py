@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Seq
-from typing import NamedTuple
+from functools import partial
+from itertools import repeat
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,6 +16,8 @@ from transept.core.kernels.transfer import Download, upload
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.sequence import SampledToken
 from transept.core.scheduling.step import SequenceData
+
+_AS_SAMPLED = partial(tuple.__new__, SampledToken)  # of its five fields, without a call of Python code
 
 
 class SamplingRow(NamedTuple):
@@ -82,12 +88,16 @@ class Drawn:
                 if earlier and (row.seq_id in wrong or row.data.last_token_id != earlier[-1].token_id):
                     wrong.add(row.seq_id)
                     continue
-                asked = {int(token): value for token, value in zip(*(part[index] for part in top), strict=True)}
-                earlier += [
-                    SampledToken(int(token), value, {**asked, int(token): value} if top else None, *added)
-                    for token, value, *added in zip(*numbers_of_row, strict=True)
-                    if not each.forbidden or value != float("-inf")
-                ]
+                token_ids, values, *added = numbers_of_row
+                found = map(int, token_ids)
+                asked: Iterable[dict[int, float] | None] = repeat(None, len(values))
+                if top:
+                    of_top = {int(token): value for token, value in zip(*(part[index] for part in top), strict=True)}
+                    asked = [{**of_top, int(token): value} for token, value in zip(token_ids, values, strict=True)]
+                made: Iterator[Any] = map(_AS_SAMPLED, zip(found, values, asked, *added, strict=True))
+                if each.forbidden and -math.inf in values:
+                    made = (token for token in made if token.logprob != -math.inf)
+                earlier += made
         return drawn
 
     def tokens_of(self, seq_ids: list[int]) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 
 from transept.core.request.guided import DEAD_END
 from transept.core.request.sampling_params import SamplingParams
@@ -52,12 +53,15 @@ class BeamSearch:
         beams: the running ones, in the first step only one. sampled: each beam's most likely tokens, by sequence id.
         """
         continuations = [
-            Continuation(beam, token, total_of(beam) + token.logprob + token.boost)
+            Continuation(beam, token, total + token.logprob + token.boost)
             for beam in beams
+            for total in (total_of(beam),)
             for token in sampled[beam.seq_id]
         ]
         running: list[Continuation] = []
         for rank, continuation in enumerate(self._candidates(continuations)):
+            if rank >= self.num_beams <= len(running):
+                break  # the others neither continue nor count as ended
             ended = end(continuation.parent, continuation.token.token_id)
             if ended is None:
                 running.append(continuation)
@@ -77,7 +81,7 @@ class BeamSearch:
 
     def _candidates(self, continuations: list[Continuation]) -> list[Continuation]:
         """Return the continuations that may be beams or hypotheses, best first."""
-        continuations.sort(key=lambda each: each.total, reverse=True)
+        continuations.sort(key=_TOTAL, reverse=True)
         return continuations[: self.num_candidates]
 
     def _keep(self, hypothesis: Sequence) -> None:
@@ -101,6 +105,9 @@ class BeamSearch:
         """Return the score that ranks hypotheses: ``total / length**length_penalty``."""
         length: float = (num_tokens + self.num_forced) ** self.length_penalty
         return total / length
+
+
+_TOTAL = attrgetter("total")
 
 
 def total_of(beam: Sequence) -> float:
