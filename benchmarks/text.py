@@ -1,14 +1,16 @@
 """BART and T5 on a CPU: Transept, transformers and CTranslate2.
 
     python -m benchmarks.text [--runs 3] [--models bart-large-cnn t5-base] [--documents 32]
-        [--weights float32 int8] [--alone]
+        [--weights float32 int8] [--alone] [--beams 4] [--lengths 64 1000] [--new-tokens 128]
 
 Models of the shape of facebook/bart-large-cnn and t5-base with random weights, drawn so wide that the engines'
-different roundings do not change the argmax, and kept in the temporary directory. Each engine goes from token
-ids to token ids, greedily: documents of 64 to 1000 tokens, 128 new tokens each, the end-of-sequence token forbidden, so
-that all do equal work. --alone gives them one document after the other. In int8 CTranslate2 rounds activations, too;
-transformers has no int8 on CPUs. The engines take turns, each in a process of its own; ratios are medians over the
-turns.
+different roundings do not change the argmax, and kept in the temporary directory. Each engine goes from token ids to
+token ids, greedily or with --beams: documents of 64 to 1000 tokens, 128 new tokens each, the end-of-sequence token
+forbidden, so that all do equal work. t5-64 is a T5 of width 64 and two layers, where an engine's own work counts more
+than the model's: `--models t5-64 --beams 4 --documents 64 --lengths 64 256 --new-tokens 64`, and for many short lines
+`--documents 1000 --lengths 8 24 --new-tokens 16`. --alone gives them one document after the other. In int8 CTranslate2
+rounds activations, too; transformers has no int8 on CPUs. The engines take turns, each in a process of its own; ratios
+are medians over the turns.
 """
 
 from __future__ import annotations
@@ -35,6 +37,17 @@ NEW_TOKENS = 128
 FIRST_TOKEN = 4  # those before are special
 CACHE = Path(tempfile.gettempdir()) / "transept-benchmarks"
 BYTES = {"float32": (4, 4), "int8": (1, 2)}  # of a weight, and of a number in the cache
+
+
+@dataclass(frozen=True)
+class Search:
+    """How every engine decodes."""
+
+    beams: int = 1
+    new_tokens: int = NEW_TOKENS
+
+
+GREEDY = Search()
 
 
 @dataclass(frozen=True)
@@ -74,6 +87,12 @@ def t5_base() -> Any:
     return T5Config(d_model=768, d_ff=3072, num_layers=12, num_heads=12, decoder_start_token_id=0)
 
 
+def t5_64() -> Any:
+    from transformers import T5Config
+
+    return T5Config(d_model=64, d_kv=16, d_ff=256, num_layers=2, num_heads=4, vocab_size=4000, decoder_start_token_id=0)
+
+
 MODELS = {
     "bart-large-cnn": Model(
         "BartForConditionalGeneration", bart_large_cnn, 50264, 1024, 1024, 4096, 12,
@@ -81,6 +100,10 @@ MODELS = {
     ),
     "t5-base": Model(
         "T5ForConditionalGeneration", t5_base, 32128, 768, 768, 3072, 12,
+        {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}, start=0, eos=1, pad=0,
+    ),
+    "t5-64": Model(
+        "T5ForConditionalGeneration", t5_64, 4000, 64, 64, 256, 2,
         {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}, start=0, eos=1, pad=0,
     ),
 }  # fmt: skip
@@ -144,10 +167,10 @@ def texts(model: Model) -> list[str]:
     return special + [f"t{token}" for token in range(len(special), model.vocab_size)]
 
 
-def documents(name: str, count: int) -> list[list[int]]:
-    """Random token ids with an end-of-sequence token, of lengths evenly distributed over LENGTHS."""
+def documents(name: str, count: int, lengths_between: tuple[int, int] = LENGTHS) -> list[list[int]]:
+    """Random token ids with an end-of-sequence token, of lengths evenly distributed between two."""
     model, draws = MODELS[name], random.Random(0)
-    low, high = LENGTHS
+    low, high = lengths_between
     lengths = [low + (high - low) * index // max(count - 1, 1) for index in range(count)]
     draws.shuffle(lengths)
     return [
@@ -155,12 +178,13 @@ def documents(name: str, count: int) -> list[list[int]]:
     ]
 
 
-def transept_runner(name: str, directory: Path, weights: str) -> Runner:
+def transept_runner(name: str, directory: Path, weights: str, search: Search = GREEDY) -> Runner:
     from transept import Engine, SamplingParams
 
     engine = Engine(directory, **TRANSEPT[weights])
     model = MODELS[name]
-    params = SamplingParams(temperature=0.0, max_tokens=NEW_TOKENS, suppress_tokens=[model.eos])
+    decoding = {"num_beams": search.beams} if search.beams > 1 else {"temperature": 0.0}
+    params = SamplingParams(max_tokens=search.new_tokens, suppress_tokens=[model.eos], **decoding)
     start = {"prompt_tokens": [model.start]}
 
     def run(inputs: list[list[int]]) -> list[list[int]]:
@@ -171,7 +195,7 @@ def transept_runner(name: str, directory: Path, weights: str) -> Runner:
     return run
 
 
-def transformers_runner(name: str, directory: Path, weights: str) -> Runner:
+def transformers_runner(name: str, directory: Path, weights: str, search: Search = GREEDY) -> Runner:
     import transformers
 
     model = MODELS[name]
@@ -183,14 +207,19 @@ def transformers_runner(name: str, directory: Path, weights: str) -> Runner:
         rows = torch.tensor([tokens + [model.pad] * (width - len(tokens)) for tokens in inputs])
         mask = torch.tensor([[1] * len(tokens) + [0] * (width - len(tokens)) for tokens in inputs])
         generated = network.generate(
-            rows, attention_mask=mask, max_new_tokens=NEW_TOKENS, suppress_tokens=[model.eos], do_sample=False
+            rows,
+            attention_mask=mask,
+            max_new_tokens=search.new_tokens,
+            suppress_tokens=[model.eos],
+            do_sample=False,
+            num_beams=search.beams,
         )
         return generated[:, 1:].tolist()
 
     return run
 
 
-def ctranslate2_runner(name: str, directory: Path, weights: str) -> Runner:
+def ctranslate2_runner(name: str, directory: Path, weights: str, search: Search = GREEDY) -> Runner:
     import ctranslate2
 
     model = MODELS[name]
@@ -202,10 +231,10 @@ def ctranslate2_runner(name: str, directory: Path, weights: str) -> Runner:
     def run(inputs: list[list[int]]) -> list[list[int]]:
         results = translator.translate_batch(
             [[vocabulary[token] for token in tokens] for tokens in inputs],
-            beam_size=1,
+            beam_size=search.beams,
             max_batch_size=CTRANSLATE2_BATCH,
-            max_decoding_length=NEW_TOKENS,
-            min_decoding_length=NEW_TOKENS,
+            max_decoding_length=search.new_tokens,
+            min_decoding_length=search.new_tokens,
         )
         ids = {text: token for token, text in enumerate(vocabulary)}
         return [[ids[text] for text in result.hypotheses[0]] for result in results]
@@ -214,7 +243,7 @@ def ctranslate2_runner(name: str, directory: Path, weights: str) -> Runner:
 
 
 CTRANSLATE2_BATCH = 16  # documents, of similar lengths since it sorts them
-ENGINES: dict[str, dict[str, Callable[[str, Path, str], Runner]]] = {
+ENGINES: dict[str, dict[str, Callable[[str, Path, str, Search], Runner]]] = {
     "float32": {
         "transept": transept_runner,
         "transformers": transformers_runner,
@@ -250,37 +279,45 @@ def bounds(
     return (arithmetic + products, memory) if products > reads else (arithmetic, memory + reads)
 
 
-def compare(name: str, count: int, weights: str, alone: bool, runs: int, record: Record) -> None:
+def compare(
+    name: str, inputs: list[list[int]], weights: str, alone: bool, runs: int, record: Record, search: Search = GREEDY
+) -> None:
     """Print and record one table: a row an engine."""
-    directory, inputs = checkpoint(name), documents(name, count)
-    engines = {engine: partial(load, name, directory, weights) for engine, load in ENGINES[weights].items()}
+    directory, count = checkpoint(name), len(inputs)
+    engines = {engine: partial(load, name, directory, weights, search) for engine, load in ENGINES[weights].items()}
     turns = take_turns(engines, inputs, runs, alone)
-    rate, bandwidth = gemm_rate(), read_bandwidth()
-    arithmetic, memory = bounds(MODELS[name], [len(tokens) for tokens in inputs], weights, alone, rate, bandwidth)
     print(
         f"\n{name}, {weights}: {count} documents{', one by one' * alone}, {sum(map(len, inputs))} tokens, "
-        f"{NEW_TOKENS} new ones each, {runs} runs in turn"
+        f"{search.new_tokens} new ones each, {search.beams} beams, {runs} runs in turn"
     )
-    print(describe_bound(arithmetic, memory, rate, bandwidth))
-    rows = print_table(turns, count * NEW_TOKENS, "new tokens")
-    task = f"{count} documents{', one by one' * alone}"
-    record.add(f"{name}, {weights}, {task}", count * NEW_TOKENS, "new tokens", rows)
+    if search == GREEDY:
+        rate, bandwidth = gemm_rate(), read_bandwidth()
+        lengths = [len(tokens) for tokens in inputs]
+        print(describe_bound(*bounds(MODELS[name], lengths, weights, alone, rate, bandwidth), rate, bandwidth))
+    rows = print_table(turns, count * search.new_tokens, "new tokens")
+    task = f"{count} documents{', one by one' * alone}{f', {search.beams} beams' * (search.beams > 1)}"
+    record.add(f"{name}, {weights}, {task}", count * search.new_tokens, "new tokens", rows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=["bart-large-cnn", "t5-base"])
     parser.add_argument("--documents", type=int, default=32)
     parser.add_argument("--weights", nargs="+", choices=ENGINES, default=list(ENGINES))
     parser.add_argument("--alone", action="store_true")
+    parser.add_argument("--beams", type=int, default=1)
+    parser.add_argument("--lengths", nargs=2, type=int, default=LENGTHS)
+    parser.add_argument("--new-tokens", type=int, default=NEW_TOKENS)
     add_json_option(parser)
     arguments = parser.parse_args()
     versions = {name: __import__(name).__version__ for name in ("torch", "transformers", "ctranslate2")}
     record = Record(arguments.json, f"python -m benchmarks.text, {arguments.runs} runs in turn", versions)
     print(f"{torch.get_num_threads()} threads, {json.dumps(versions)}")
     for name, weights in product(arguments.models, arguments.weights):
-        compare(name, arguments.documents, weights, arguments.alone, arguments.runs, record)
+        inputs = documents(name, arguments.documents, tuple(arguments.lengths))
+        search = Search(arguments.beams, arguments.new_tokens)
+        compare(name, inputs, weights, arguments.alone, arguments.runs, record, search)
 
 
 if __name__ == "__main__":
