@@ -31,7 +31,7 @@ PAGES = sorted(
     if not any(part in SKIPPED or part.startswith(".") for part in page.relative_to(ROOT).parts)
 )
 FENCE = re.compile(
-    r"""^(?:<!--\ not\ run:\ (?P<why>.+)\ -->\n)?
+    r"""^(?:<!--\ not\ run:\ (?P<why>[^\n]+)\ -->\n)?
     ```(?P<language>\w*)(?:\ title="(?P<file>[^"]+)")?\n(?P<text>.*?)^```$
     (?:\n\n```text\n(?P<shown>.*?)^```$)?""",
     re.M | re.S | re.X,
