@@ -58,7 +58,7 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
     ("model", "model_id model_name model_name_or_path model_path model_size whisper_model -m", ""),
     ("", "model_id model_name model_name_or_path model_size", "Name the model with the argument model."),
     ("n", "best_of num_candidates", ""),
-    ("", "num_beam_groups diversity_penalty", "Diverse beam search is not supported; {num_beams} runs a plain one."),
+    ("", "num_beam_groups diversity_penalty", "Groups of beams are in Python and HTTP; {num_beams} runs one group."),
     ("", "page pages dpi", "pdf_pages(file, dpi=...) makes images of a PDF's pages; transept read has --dpi."),
     ("no_speech_threshold", "no_speech_prob no_speech_thold -nth", ""),
     ("offline", "hub_offline model_cache_only no_download", ""),
