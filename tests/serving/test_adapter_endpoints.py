@@ -1,5 +1,6 @@
 """Adapters over HTTP: models' names, and the endpoints that load and unload them."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from fastapi.testclient import TestClient
 from random_adapters import save_adapter
 from transformers import BartForConditionalGeneration
 
-from transept import TextGenerator
+from transept import SamplingParams, TextGenerator
+from transept.serving.async_tasks import AsyncTextGenerator, last
 from transept.serving.http.app import build_app
 from transept.serving.settings import ModelSource, ServerSettings
 
@@ -49,7 +51,7 @@ def test_an_adapter_is_a_model(client: TestClient, bart_dir: Path, folders: dict
     assert client.get("/v1/models/b").json()["parent"] == "bart"
     texts = [written(client, "bart"), written(client, "a"), written(client, "b")]
     assert len({*texts}) == 3
-    assert written(client, "bart", lora="a") == texts[1]
+    assert written(client, "bart", lora="a") == written(client, "a", lora=None) == texts[1]
     completed = client.post(
         "/v1/completions", json={"prompt": TEXT, "model": "b", "max_tokens": 12, "num_beams": 1, "temperature": 0}
     )
@@ -63,6 +65,29 @@ def test_an_adapter_is_a_model(client: TestClient, bart_dir: Path, folders: dict
     refused = client.post("/v1/summarize", json={**GIVEN, "model": "b"})
     assert refused.status_code == 404
     assert "Models of this server: bart, a" in refused.json()["error"]["message"]
+
+
+async def _kept(directory: Path, folders: dict[str, str]) -> None:
+    tasks = await AsyncTextGenerator.load(directory, adapters={"a": folders["a"]}, threads=1)
+    options: dict[str, Any] = {"max_tokens": 12, "num_beams": 1, "temperature": 0.0}
+    adapted, engine = tasks.with_adapter("a"), tasks.engine.engine
+    jobs = [tasks.job("summarize", TEXT, lora="a", **options) for _ in range(2)]
+    (before,) = [each async for each in tasks.engine.generate(TEXT, SamplingParams(**options), lora="a")]
+    expected = await last(tasks.engine.run(jobs[0]))
+    score = await adapted.score(TEXT, "a church")
+    engine.unload_adapter("a")
+    engine.load_adapter("a", folders["b"])
+    assert (await last(tasks.engine.run(jobs[1]))).text == expected.text
+    assert await adapted.run("summarize", TEXT, **options) == expected
+    assert (await adapted.score(TEXT, "a church")).logprobs == score.logprobs
+    assert (await tasks.score(TEXT, "a church", lora="a")).logprobs != score.logprobs
+    (after,) = [each async for each in tasks.engine.generate(TEXT, SamplingParams(**options), lora="a")]
+    assert after.outputs[0].token_ids != before.outputs[0].token_ids
+    await tasks.close()
+
+
+def test_jobs_keep_the_adapter_that_they_were_made_with(bart_dir: Path, folders: dict[str, str]) -> None:
+    asyncio.run(_kept(bart_dir, folders))
 
 
 def test_refusals(client: TestClient, folders: dict[str, str], bart_dir: Path) -> None:

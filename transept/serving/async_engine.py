@@ -122,14 +122,20 @@ class AsyncEngine:
                 yield event
 
     async def generate(
-        self, prompt: Prompt, sampling_params: SamplingParams | None = None, *, stream: bool = False
+        self,
+        prompt: Prompt,
+        sampling_params: SamplingParams | None = None,
+        *,
+        stream: bool = False,
+        lora: str | None = None,
     ) -> AsyncGenerator[RequestOutput, None]:
         """Yield the finished output of one prompt. stream: also yield the unfinished outputs, as tokens are generated.
 
+        lora: name of the adapter to compute with; None: of none.
         Raises as Engine.generate. Closing the generator aborts the request.
         """
         async with contextlib.aclosing(
-            self.run(generation(self.engine.inputs, prompt, sampling_params, stream))
+            self.run(generation(self.engine.inputs, Request(prompt, sampling_params, lora=lora), stream))
         ) as events:
             async for event in events:
                 if isinstance(event, RequestOutput):
@@ -379,10 +385,10 @@ class Ticket:
             self._channel.post(0, Ended(None, error))
 
 
-def generation(inputs: InputProcessor, prompt: Prompt, params: SamplingParams | None, stream: bool) -> Job:
+def generation(inputs: InputProcessor, request: Request, stream: bool) -> Job:
     """A job for one prompt, preprocessed in another thread. stream: yield unfinished RequestOutputs as events."""
-    request = yield Offload(partial(inputs, Request(prompt, params)))
-    (output,) = yield Submit([request], stream)
+    prepared = yield Offload(partial(inputs, request))
+    (output,) = yield Submit([prepared], stream)
     while output is None or not output.finished:
         if output is not None:
             yield output

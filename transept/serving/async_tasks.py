@@ -72,10 +72,14 @@ class _AsyncTasks:
         return cls(loaded, max_running=max_running, max_queue=max_queue)
 
     def with_adapter(self, name: str) -> Self:
-        """Return the same tasks, by default with an adapter."""
+        """Return the same tasks, by default with an adapter. Raises ParameterError for an unknown one."""
         adapted = copy.copy(self)
-        adapted.lora = name
+        adapted.lora = self.engine.engine.adapters.lasting(name)
         return adapted
+
+    def adapted(self, options: Any) -> Any:
+        """Return a job's options with the adapter of jobs that name none."""
+        return options if self.lora is None or options.get("lora") is not None else {**options, "lora": self.lora}
 
     async def close(self) -> None:
         """Abort all jobs and free the model's memory."""
@@ -107,9 +111,7 @@ class AsyncTranscriber(_AsyncTasks):
 
         Raises ParameterError at once for a bad option.
         """
-        if self.lora is not None:
-            options.setdefault("lora", self.lora)
-        return self.transcriber.job(audio, **options)
+        return self.transcriber.job(audio, **self.adapted(options))
 
     @shows_options(TranscriptionOptions)
     async def transcribe(self, audio: AudioInput, **options: Unpack[TranscriptionKeywords]) -> Transcript:
@@ -140,9 +142,7 @@ class AsyncTranscriber(_AsyncTasks):
 
         Raises ParameterError for a bad option.
         """
-        if self.lora is not None:
-            options.setdefault("lora", self.lora)
-        return AsyncLiveStream(self.transcriber.live_transcription(rate, **options), self.engine)
+        return AsyncLiveStream(self.transcriber.live_transcription(rate, **self.adapted(options)), self.engine)
 
     def _heartbeat(self) -> Job:
         """A job on a second of noise, in sequential mode, because the other modes decode only speech."""
@@ -224,9 +224,7 @@ class AsyncTextGenerator(_AsyncTasks):
 
         task, options: see TextGenerator. Raises ParameterError at once for a bad one.
         """
-        if self.lora is not None:
-            options.setdefault("lora", self.lora)
-        return self.generator.job(task, document, stream=stream, **options)
+        return self.generator.job(task, document, stream=stream, **self.adapted(options))
 
     async def run(self, task: Task, document: str, **options: Unpack[TranslationKeywords]) -> GeneratedText:
         """Generate a text for one document. Raises as TextGenerator, and QueueFullError or EngineClosedError."""
@@ -237,12 +235,12 @@ class AsyncTextGenerator(_AsyncTasks):
 
         Also raises QueueFullError.
         """
-        scorer = Scorer(self.generator.engine, options)
+        scorer = Scorer(self.generator.engine, self.adapted(options))
         return cast("TextScore", await last(self.engine.run(scorer.score_for(document, text))))
 
     async def encode(self, document: str, **options: Unpack[EmbeddingKeywords]) -> TextEmbedding:
         """Return one document's embedding. options, errors: see TextGenerator.encode. Also raises QueueFullError."""
-        embedder = Embedder(self.generator.engine, options)
+        embedder = Embedder(self.generator.engine, self.adapted(options))
         return cast("TextEmbedding", await last(self.engine.run(embedder.embed_for(document))))
 
     async def stream(
@@ -275,9 +273,7 @@ class AsyncVisionReader(_AsyncTasks):
 
     def job(self, image: Any, **options: Unpack[ReadingKeywords]) -> Job:
         """Return a job for `engine`, whose result is an ImageText. Raises ParameterError at once for a bad option."""
-        if self.lora is not None:
-            options.setdefault("lora", self.lora)
-        return self.reader.job(image, **options)
+        return self.reader.job(image, **self.adapted(options))
 
     async def read(self, image: Any, **options: Unpack[ReadingKeywords]) -> ImageText:
         """Read one image. Raises as VisionReader.read, and QueueFullError or EngineClosedError."""

@@ -18,7 +18,7 @@ def check_options(model: SpeechModel, options: TranscriptionOptions) -> None:
     """Raise ParameterError for a language, a task, times, tokens or a prompt that the model does not support.
 
     Also for a missing language that it needs, for diarize or redact without the plugin that it needs, and for more
-    samples or beams than the engine runs at a time, and for an unknown adapter.
+    samples or beams than the engine runs at a time.
     """
     most = model.max_num_seqs
     asked = next((name for name in ("beam_size", "quality") if getattr(options, name)), "patience")
@@ -34,8 +34,6 @@ def check_options(model: SpeechModel, options: TranscriptionOptions) -> None:
             )
     if options.guided is not None:
         model.check_form(options.guided)
-    if options.lora is not None:
-        model.adapters.find(options.lora)  # raises for an unknown name
     if options.diarize:
         _check_speakers(model, options)
     if NAMES in options.redact:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -122,12 +122,13 @@ class SpeechModel:
     def options(self, given: Mapping[str, Any]) -> TranscriptionOptions:
         """Return the options, with a default best_of and quality that fit into the engine's batch.
 
-        Raises ParameterError.
+        lora will always mean the adapter that it means now. Raises ParameterError.
         """
         defaults: dict[str, Any] = {"best_of": min(DEFAULT_BEST_OF, self.max_num_seqs)}
         if self.max_num_seqs < BEAMS["balanced"]:
             defaults["quality"] = "fast"
-        return TranscriptionOptions(**{**defaults, **given})
+        options = TranscriptionOptions(**{**defaults, **given})
+        return options if options.lora is None else replace(options, lora=self.adapters.lasting(options.lora))
 
     @cached_property
     def live_policy(self) -> str:

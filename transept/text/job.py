@@ -80,13 +80,8 @@ def make_job(engine: Engine, task: Task, options: Mapping[str, Any], *, can_chun
         decoder_prompt=decoder_prompt,
         sampling_params=params,
         generation_config=generation_config,
-        lora=known_adapter(engine, given.lora),
+        lora=None if given.lora is None else engine.adapters.lasting(given.lora),
     )
-
-
-def known_adapter(engine: Engine, name: str | None) -> str | None:
-    """Return the name of an adapter, or None. Raises ParameterError for an unknown one."""
-    return None if name is None else engine.adapters.find(name).name
 
 
 def _continued(engine: Engine, decoder_prompt: list[int] | None, given: str | Sequence[int]) -> list[int]:

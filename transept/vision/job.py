@@ -70,7 +70,7 @@ def make_job(engine: Engine, options: Mapping[str, Any]) -> ReadingJob:
         decoder_prompt=decoder_prompt,
         sampling_params=params,
         generation_config=generation_config,
-        lora=None if lora is None else engine.adapters.find(lora).name,
+        lora=None if lora is None else engine.adapters.lasting(lora),
     )
 
 

@@ -24,7 +24,7 @@ from transept.core.layers.linear import Linear
 from transept.core.layers.low_rank import LowRankUpdate, check_updates
 from transept.core.parallel.group import ParallelGroup
 from transept.core.request.adapter_options import check_adapter_name
-from transept.core.request.inputs import Adapter
+from transept.core.request.inputs import Adapter, AdapterName
 from transept.errors import CheckpointError, ParameterError, suggest
 
 logger = logging.getLogger(__name__)
@@ -79,6 +79,8 @@ class Adapters:
 
     def find(self, name: Any) -> Adapter:
         """Return the adapter with a name. Raises ParameterError without one."""
+        if isinstance(name, AdapterName):
+            return name.adapter
         adapter = self._by_name.get(name) if isinstance(name, str) else None
         if adapter is None:
             known = self.names
@@ -87,6 +89,13 @@ class Adapters:
             message = f"there is no adapter {{lora!}}.{advice}"
             raise ParameterError(message, param="lora", value=name, others={} if near else ["adapters"])
         return adapter
+
+    def lasting(self, name: Any) -> AdapterName:
+        """Return a name that will always mean the adapter that it means now. Raises ParameterError without one."""
+        adapter = self.find(name)
+        lasting = AdapterName(adapter.name)
+        lasting.adapter = adapter
+        return lasting
 
     def _refuse_used(self, name: str) -> None:
         if name in self._by_name:

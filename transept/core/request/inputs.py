@@ -57,6 +57,15 @@ class Adapter:
     updates: Any
 
 
+class AdapterName(str):
+    """A name that means one adapter, also after the adapter is unloaded, or another one is loaded under the name.
+
+    A job takes it when it is made, because its requests may follow much later.
+    """
+
+    adapter: Adapter
+
+
 @dataclass(frozen=True)
 class PreparedRequest:
     """A request that is ready to be queued: the input processor's result.

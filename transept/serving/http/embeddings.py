@@ -113,7 +113,7 @@ async def embeddings(
     assert model.text is not None
     request.state.log = {"model": model.name}
     try:
-        embedder = Embedder(model.text.generator.engine, {"lora": model.text.lora, **body.part(EmbeddingOptions)})
+        embedder = Embedder(model.text.generator.engine, model.text.adapted(body.part(EmbeddingOptions)))
     except ParameterError as error:
         raise body.error(error) from error
     inputs: list[Any] = [*fields.input]
