@@ -200,8 +200,8 @@ def test_a_state_is_that_of_the_tokens_alone(bart: Engine) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"regex": "(a"}, "the regex of guided is not valid, or too large: .*invalid regex"),
-        ({"regex": "(?=a)b"}, "is not valid, or too large"),
+        ({"regex": "(a"}, "the regex of guided is not valid, or too large: unclosed group;"),
+        ({"regex": "(?=a)b"}, "is not valid, or too large: look-around, including"),
         ({"regex": r"[^\s\S]"}, "matches no text"),
         ({"grammar": "start: missing"}, "unknown name"),
         ({"grammar": "start: start"}, "matches no text"),
@@ -213,6 +213,7 @@ def test_a_state_is_that_of_the_tokens_alone(bart: Engine) -> None:
         ({"json": {"$ref": "file:///etc/passwd"}}, "the json of guided is not valid"),
         ({"json": {"$ref": "#"}}, "matches no text"),
         ({"json": "{"}, "not valid JSON"),
+        ({"json": False}, "must be a JSON schema: an object"),
         ({"json": [1]}, "must be a JSON schema: an object"),
         ({"choice": []}, "a list of non-empty texts"),
         ({"choice": ["a", ""]}, "a list of non-empty texts"),
@@ -221,7 +222,7 @@ def test_a_state_is_that_of_the_tokens_alone(bart: Engine) -> None:
         ({"regex": "\ud800"}, "half a surrogate pair"),
         ({"regex": "a", "choice": ["a"]}, 'must be one of {"choice"'),
         ({"lark": "a"}, 'must be one of {"choice"'),
-        ("anything", 'must be one of {"choice"'),
+        ("anything", "a text alone is a choice in a list"),
     ],
     ids=lambda each: str(each)[:40],
 )
@@ -306,7 +307,7 @@ def test_own_bans_count_and_those_of_the_checkpoint_do_not(bart: Engine) -> None
         ("choice=yes, no", Guide("choice", '["yes", "no"]')),
         ('choice=["a, b"]', Guide("choice", '["a, b"]')),
         ('{"regex": "a", "json": null}', Guide("regex", "a")),
-        ({"json": True}, Guide("json", "true")),
+        ({"json": True}, Guide("json", "{}")),
         (["yes", "no"], Guide("choice", '["yes", "no"]')),
         ({"json": '{"type": "null"}'}, Guide("json", '{"type": "null"}')),
     ],

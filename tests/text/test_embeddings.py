@@ -144,6 +144,8 @@ def test_errors(cases: Callable[[str], Any]) -> None:
     }
     with pytest.raises(PromptError, match="the document is empty"):
         generator.encode("")
+    with pytest.raises(PromptError, match="several are a list of them, not dict"):
+        generator.encode({"a": 1})
     with pytest.raises(ParameterError, match="an embedding is of a whole document"):
         generator.encode("a", chunk=True)
     with pytest.raises(ParameterError, match="pooling must be"):

@@ -274,7 +274,7 @@ def _several(documents: Any) -> Iterable[str]:
     """Return several documents, also for a single one. Raises PromptError for anything else."""
     if isinstance(documents, str):
         return [documents]
-    if isinstance(documents, bytes) or not isinstance(documents, Iterable):
+    if isinstance(documents, bytes | Mapping) or not isinstance(documents, Iterable):
         raise PromptError(f"a document is a string, and several are a list of them, not {type(documents).__name__}")
     return documents
 

@@ -173,8 +173,10 @@ def _on_large_stack(function: Callable[[], Grammar]) -> Grammar:
 
 
 def _reason(message: str) -> str:
-    """Return the first line of llguidance's message, shortened."""
-    return " ".join(message.partition("\n")[0].split())[:LONGEST_REASON] or "unknown reason"
+    """Return the line of llguidance's message that names the fault, shortened: the first, but a regex's own error."""
+    first, *others = message.split("\n")
+    named = next((line for line in others if line.startswith("error: ")), first)
+    return " ".join(named.removeprefix("error: ").split())[:LONGEST_REASON] or "unknown reason"
 
 
 def _refusal(guide: Guide, problem: str) -> ParameterError:

@@ -83,7 +83,9 @@ def guide(name: str, given: Any) -> Guide | Grammar | None:
 
 def _of_text(name: str, text: str) -> Any:
     if not text.lstrip().startswith(("{", "[")):
-        kind, _, value = text.partition("=")
+        kind, found, value = text.partition("=")
+        if not found or kind.strip() not in KINDS:
+            raise _refusal(name, text, f"must be {WANTED}, or KIND=VALUE; a text alone is a choice in a list")
         return {kind.strip(): value}
     return _loaded(name, text)
 
@@ -107,7 +109,9 @@ def _schema(name: str, given: Any) -> str:
         given = _loaded(name, given)
     if hasattr(given, "model_json_schema"):  # a class of pydantic
         given = given.model_json_schema()
-    if not isinstance(given, Mapping | bool):
+    if given is True:  # the schema of any value
+        given = {}
+    if not isinstance(given, Mapping):
         raise _refusal(name, given, f"holds {shown(given)} as its json, which must be a JSON schema: an object")
     try:
         return json.dumps(given, ensure_ascii=False, allow_nan=False)
