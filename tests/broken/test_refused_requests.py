@@ -442,7 +442,6 @@ OPTIONS: Table = {
     "a source limit in text": (lambda it: it.text.generate("ox", max_source_tokens="9"), "max_source_tokens"),
     "a source limit that leaves no room": (lambda it: it.text.generate("ox", max_source_tokens=1), "no room"),
     "a source limit of half a token": (lambda it: it.text.generate("ox", max_source_tokens=9.5), "max_source_tokens"),
-    "several samples of a document": (lambda it: it.text.generate("ox", n=2, temperature=1.0), "one text"),
     "languages that the model lacks": (writes(source="en", target="tlh"), "tlh"),
     "a language in a number": (writes(source=5, target="de"), "5"),
     "a language in a list": (writes(source="en", target=["de"]), "de"),

@@ -147,10 +147,9 @@ def test_what_a_command_is_about_may_stand_on_both_sides_of_an_option(many: str)
         (["transcribe", "talk.flac", "--fp16", "maybe"], "argument --fp16: must be True or False, not 'maybe'"),
         (["transcribe", "talk.flac", "--verbose", "maybe"], "argument --verbose: must be True or False, not 'maybe'"),
         (
-            ["summarize", "a.txt", "--repetition-penalty", "2"],
+            ["summarize", "a.txt", "--presence-penalty", "2"],
             "No flag sets it: in Python it is an option of SamplingParams",
         ),
-        (["generate", "a.txt", "--model", "m", "--n", "2"], "there is no option --n. No flag sets it: in Python"),
         (["serve", "--model", "base"], "there is no option --model. MODEL is written without an option before it"),
         (["models", "download", "--model", "base"], "NAME is written without an option before it"),
         (["serve", "base", "--kv-cache-dtype", "fp8"], "Set kv_cache_dtype under [engine] in the file of --config"),

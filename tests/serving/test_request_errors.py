@@ -116,7 +116,7 @@ def test_a_files_name_sent_as_text_is_recognized(loading: TestClient) -> None:
         ("/v1/audio/transcription", "/v1/audio/transcriptions"),
         ("/audio/translations", "/v1/audio/translations"),
         ("/v1/sumarize", "/v1/summarize"),
-        ("/v1/embeddings", None),
+        ("/v1/moderations", None),
     ],
 )
 def test_an_unknown_path_is_told_the_nearest(loading: TestClient, path: str, meant: str | None) -> None:

@@ -70,6 +70,7 @@ def test_every_setting_is_read_from_all_three(tmp_path: Path) -> None:
         "shutdown_timeout": 8.5,
         "log_json": True,
         "log_probes": True,
+        "load_adapters": True,
     }
     assert set(values) == {written(setting) for setting in SETTINGS}
     engine = {

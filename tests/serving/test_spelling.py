@@ -50,7 +50,6 @@ PROMPTS: list[tuple[dict[str, Any], str, str, str]] = [
     ({"num_beams": 0}, "num_beams", "--num-beams", "num_beams"),
     ({"beam_size": 0}, "beam_size", "--beam-size", "beam_size"),
     ({"min_tokens": 9, "max_tokens": 3}, "min_tokens", "--min-tokens 9 is over --max-tokens 3", "min_tokens=9"),
-    ({"beam_size": 4, "temperature": 0.5}, "temperature", "set --beam-size 1 to sample", "set beam_size=1 to sample"),
     ({"temperature": 1.0, "top_p": 2.0}, "top_p", "--top-p", "top_p"),
     ({"length_penalty": 99.0}, "length_penalty", "--length-penalty", "length_penalty"),
     ({"no_repeat_ngram_size": -1}, "no_repeat_ngram_size", "--no-repeat-ngram-size", "no_repeat_ngram_size"),

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
@@ -84,7 +85,9 @@ class Engine(Closable):
         plain = described.weight_map.plain
         ignored_settings = IgnoredSettings(config.model, plain.generation_extras if plain else (), shape.vocab_size)
         ignored_settings.warn(self.generation_config)
-        self.adapters = Adapters(described, config.max_adapter_rank)
+        self.adapters = Adapters(
+            partial(describe_model, checkpoint.path, config.model, config.plugin), config.max_adapter_rank
+        )
         self.adapters.load_all(config.adapters)
         limits = config.scheduler_config(shape.max_source_positions, shape.max_target_positions)
         worker_config = WorkerConfig(checkpoint.path, config, limits)

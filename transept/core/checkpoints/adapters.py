@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,14 @@ logger = logging.getLogger(__name__)
 
 
 class Adapters:
-    """The adapters of an engine. max_rank: of an adapter."""
+    """The adapters of an engine.
 
-    def __init__(self, described: ModelDescription, max_rank: int) -> None:
-        self._described, self._max_rank = described, max_rank
+    describe: describes the engine's model, once for each adapter, so that no checkpoint stays open. max_rank: of an
+    adapter.
+    """
+
+    def __init__(self, describe: Callable[[], ModelDescription], max_rank: int) -> None:
+        self._describe, self._max_rank = describe, max_rank
         self._by_name: dict[str, Adapter] = {}
         self._numbers = count(1)
         self._lock = threading.Lock()
@@ -59,14 +63,15 @@ class Adapters:
         """
         check_adapter_name("name", name)
         self._refuse_used(name)
-        updates = read_adapter(Path(folder).expanduser(), self._described.names_of_adapters)
+        described = self._describe()
+        updates = read_adapter(Path(folder).expanduser(), described.names_of_adapters)
         if (rank := max(update.rank for update in updates)) > self._max_rank:
             raise CheckpointError(
                 f'the adapter "{folder}" has rank {rank}, and {{max_adapter_rank}} is {self._max_rank}. Raise that to '
                 f"{rank}",
                 others=["max_adapter_rank"],
             )
-        self._check(updates)
+        self._check(updates, described)
         with self._lock:
             self._refuse_used(name)
             self._by_name[name] = Adapter(next(self._numbers), name, updates)
@@ -102,11 +107,11 @@ class Adapters:
             message = f"the {{name}} {name!r} is in use by another adapter. Unload that one, or choose another name"
             raise ParameterError(message, param="name", value=name)
 
-    def _check(self, updates: list[LowRankUpdate]) -> None:
+    def _check(self, updates: list[LowRankUpdate], described: ModelDescription) -> None:
         """Raise CheckpointError for updates that do not fit the model."""
         with self._lock:
             if self._model is None and self._is_checked:
-                self._model = self._built()
+                self._model = _without_memory(described)
                 self._is_checked = self._model is not None
         if self._model is None:
             return
@@ -120,11 +125,12 @@ class Adapters:
                     others=["merge_adapter"],
                 )
 
-    def _built(self) -> nn.Module | None:
-        """Return the whole model without memory for weights; None if it reads numbers while it is built."""
-        try:
-            with torch.device("meta"):
-                return build_model(self._described, LayerContext(TorchBackend(), ParallelGroup()))
-        except Exception:  # of a plugin's model; the workers check the adapters
-            logger.debug("the model cannot be built without memory; its workers check adapters", exc_info=True)
-            return None
+
+def _without_memory(described: ModelDescription) -> nn.Module | None:
+    """Return the whole model without memory for weights; None if it reads numbers while it is built."""
+    try:
+        with torch.device("meta"):
+            return build_model(described, LayerContext(TorchBackend(), ParallelGroup()))
+    except Exception:  # of a plugin's model; the workers check the adapters
+        logger.debug("the model cannot be built without memory; its workers check adapters", exc_info=True)
+        return None

@@ -89,7 +89,8 @@ class Worker:
         # On a GPU, whole passes are replayed; stages wait for each other's layers.
         pauses = device.type == "cpu" and stage.count == 1
         self.num_encoder_layers = _pause_between_encoder_layers(model, described.shape) if pauses else 1
-        grammars = Grammars(lambda: tokenizers_of(described.spec, described.view)[1], described.shape.vocab_size)
+        spec, view = described.spec, described.view  # the grammars must not keep the checkpoint open
+        grammars = Grammars(lambda: tokenizers_of(spec, view)[1], described.shape.vocab_size)
         sampler = Sampler(device, grammars)
         adapters = ModelAdapters(model, config.max_adapters)
 
