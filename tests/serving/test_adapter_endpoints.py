@@ -102,6 +102,9 @@ def test_refusals(client: TestClient, folders: dict[str, str], bart_dir: Path) -
     status, param, message = error("/v1/load_lora_adapter", lora_name="c", lora_path=str(bart_dir))
     assert (status, param) == (400, "lora_path")
     assert "is not an adapter" in message
+    assert error("/v1/load_lora_adapter", lora_name="c")[:2] == (400, "lora_path")
+    assert error("/v1/load_lora_adapter", lora_name="c", lora_path="")[:2] == (400, "lora_path")
+    assert error("/v1/load_lora_adapter", lora_name=" ", lora_path=folders["b"])[:2] == (400, "lora_name")
     assert error("/v1/unload_lora_adapter", lora_name="c")[:2] == (404, "model")
     assert error("/v1/unload_lora_adapter", lora_name="bart")[0] == 404
     assert error("/v1/summarize", **GIVEN, model="bart", lora="c")[:2] == (400, "lora")

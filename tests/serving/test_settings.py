@@ -195,6 +195,7 @@ def test_a_mistake_in_a_variable_is_told(variable: str, value: str, message: str
     [
         ({"models": []}, "at least one model"),
         ({"models": ["a=b", "a=c"]}, 'two models are called "a"'),
+        ({"models": ["a=b"], "adapters": {"a": "folder"}}, 'an adapter and a model are called "a"'),
         ({"models": ["=b"]}, "NAME=MODEL"),
         ({"models": ["a="]}, "NAME=MODEL"),
         ({"port": 65536}, "at most 65535"),

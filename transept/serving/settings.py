@@ -182,7 +182,12 @@ class ServerSettings:
         if not isinstance(self.engine.get("limits", {}), Mapping):
             message = f"{{limits}} must be a table of limits, not {self.engine['limits']!r}"
             raise ParameterError(message, param="limits", value=self.engine["limits"])
-        EngineConfig(self.models[0].source, **self.engine_options())  # raises, before anything heavy is imported
+        # Raises, before anything heavy is imported.
+        engine = EngineConfig(self.models[0].source, **self.engine_options())
+        for name in names:
+            if name in engine.adapters:
+                message = f'an adapter and a model are called "{name}". Clients choose both by model, so rename one'
+                raise ParameterError(message, param="adapters", value=name)
         object.__setattr__(self, "engine", by_own_names(self.engine, declared(EngineConfig).values()))
 
     @property

@@ -23,7 +23,7 @@ router = APIRouter(tags=["models"])
 MAX_BYTES = 64 << 10  # of a body
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Unloading:
     """The fields that name an adapter."""
 
@@ -34,11 +34,11 @@ class Unloading:
         take_options(self)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Loading(Unloading):
     """The fields of an adapter to load."""
 
-    lora_path: Annotated[str, Option("folder of the adapter on the server's machine")] = ""
+    lora_path: Annotated[str, Option("folder of the adapter on the server's machine")]
 
 
 LOADING, UNLOADING = Body(JSON, Loading), Body(JSON, Unloading)
@@ -51,6 +51,9 @@ async def load(
 ) -> Response:
     """Load an adapter, whose name is then a model's name."""
     fields = body.made(Loading)
+    for name, value in (("lora_name", fields.lora_name), ("lora_path", fields.lora_path)):
+        if not value.strip():
+            raise ApiError(400, f"{name} is empty. Send a text", param=name, code="invalid_value")
     if fields.lora_name in place.models.names:
         message = f'"{fields.lora_name}" is the name of a model already: choose another one'
         raise ApiError(400, message, param="lora_name", code="invalid_value")
