@@ -109,7 +109,7 @@ def test_thousands_of_random_steps_arrive(lost: float, most_absent: int, monkeyp
         num_steps += len(border.num_bytes)
         assert len(border.decoder._requests) <= 10 + most_absent
     assert num_steps > 5_000
-    assert min(done["preempted by swap"], done["preempted by recompute"], done["fail"], done["interrupt"]) > 5
+    assert min(done["preempted by swap"], done["preempted by recompute"], done["fail"], done["interrupt"]) > 10
 
 
 def test_a_request_crosses_once_and_later_messages_do_not_grow() -> None:
