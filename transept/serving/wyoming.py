@@ -63,9 +63,9 @@ def handler(
 
 
 async def _read_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Send the end of the stream, and drop what the client sends meanwhile.
+    """Close the writing side, then read and discard until the client closes its side.
 
-    Closing a connection with unread bytes resets it, and a client that still sends audio then loses the error.
+    Closing a connection with unread bytes would reset it, and a client that still sends audio would lose the error.
     """
     if writer.can_write_eof():
         writer.write_eof()

@@ -26,8 +26,8 @@ class TextEmbedding:
     """A document's embedding.
 
     embedding: float32 [hidden size]; with pooling="none" [tokens, hidden size].
-    token_ids: the tokens that the encoder read, with the special ones. truncated: whether the document's end was cut
-    off.
+    token_ids: the tokens that the encoder read, with the special ones.
+    truncated: True if the document's end was cut off.
     error: the error of a document that failed; its embedding is then empty. Else None.
     """
 

@@ -92,7 +92,7 @@ class GrammarMasks:
             self._raise_complex(guide, matcher)
 
     def _matcher(self, grammar: Grammar, key: State) -> Any:
-        """Return the matcher after some tokens, which nobody else advances; None if they break the grammar."""
+        """Return the matcher after some tokens; None if they break the grammar. Callers must not advance it."""
         guide, tokens = key
         found = self._matchers.get(key)
         if found is None:

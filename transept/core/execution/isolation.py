@@ -23,7 +23,8 @@ FailableT = TypeVar("FailableT")  # an encode, or a request: either can fail alo
 class Isolation(Generic[FailableT]):
     """Yields batches to compute, the whole one first, and splits those that raise.
 
-    simpler: returns a form of an encode or a request that is tried once it has failed alone; None if there is none.
+    simpler: returns a simpler form of an encode or a request that has failed alone, to be tried next; None if it has
+    no simpler form.
     failed: encodes or requests that failed in a batch of one, with their errors. interruption: a BaseException of a
     logits processor, to be raised once all other requests have their tokens.
     """

@@ -61,7 +61,7 @@ def _allowed(allowed: Callable[..., Any], row: SequenceData, vocab_size: int) ->
 
 @lru_cache(64)
 def _takes_batch(allowed: Callable[..., Any]) -> bool:
-    """True for a function with two positional parameters, which is called as transformers does."""
+    """True for a function with two required positional arguments, which is called as transformers does."""
     try:
         parameters = inspect.signature(allowed).parameters.values()
     except (TypeError, ValueError):  # of a built-in function

@@ -25,14 +25,14 @@ class DecodeRows:
     token_ids, positions, slots: [rows]. slots: the cache slot for each row's key and value.
     starts, lengths, block_tables: spans, which are rows that attend to the same blocks. Span i has the rows
         ``starts[i] : starts[i + 1]``. They are the last of the ``lengths[i]`` tokens in its block table. A decoding
-        sequence is a span of one row, and one for each token of its draft. A prompt is one span, or one for each of its
-        tokens.
+        sequence has a span of one row for its last token, and another for each draft token. A prompt is one span, or
+        has a span for each token.
     request_starts, cross_lengths, cross_block_tables: the same for requests, or parts of them, and their encoder
         tokens. Each row of a request attends to all of these. The block tables of self-attention change from step to
         step; these do not.
     pending: row -> sequence id, for tokens that the previous step drew and that are not on the host yet.
     sampled: the rows whose logits are needed: those of each sequence's last token and of its draft.
-    adapters: each row's slot of an adapter; None: of none.
+    adapters: slot of each row's adapter; None for a row without an adapter.
     """
 
     token_ids: list[int] = field(default_factory=list)

@@ -57,7 +57,7 @@ def complete(
         return neutral if own is None else own
 
     def cutoff(name: str, neutral: Any) -> Any:
-        """Return the user's value, else that of a checkpoint that samples, else the neutral one."""
+        """Return the user's value, else the checkpoint's if it samples, else the neutral one."""
         if sampled:
             return given(name, DEFAULT_TOP_K if name == "top_k" else neutral)
         own = getattr(params, name)

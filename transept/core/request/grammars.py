@@ -35,11 +35,12 @@ LONGEST_REASON = 200  # characters of llguidance's message that an error repeats
 
 
 class Grammars:
-    """Compiles guides, and keeps the results of the last ones. Several threads may call it.
+    """Compiles guides, and caches the most recent grammars. Several threads may call it.
 
     tokenizer: returns the decoder's tokenizer, or None if the checkpoint has none; called on first use.
-    size: number of the model's tokens. end: the number that stands for the end of the text in masks, after all tokens;
-    what follows in a mask has no meaning.
+    size: number of the model's tokens.
+    end: the bit of a mask that stands for the end of the text. It follows the bits of all tokens. Later bits have no
+    meaning.
     """
 
     def __init__(self, tokenizer: Callable[[], Any | None], size: int) -> None:
@@ -124,8 +125,8 @@ class _Tokens:
     def __call__(self, text: str) -> list[int]:
         """Return the longest tokens that write a text, one after the other.
 
-        llguidance calls it for text that the grammar leaves no choice about, and allows the first token alone there. So
-        the begin of a long text suffices.
+        llguidance calls it where the grammar leaves only one text, and then allows only the first token. So the
+        beginning of a long text suffices.
         """
         return self.greedy_tokenize(text[:MOST_FORCED])
 

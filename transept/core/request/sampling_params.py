@@ -166,8 +166,9 @@ class SamplingParams:
         Option(
             "function of a text's tokens that returns the tokens that may follow",
             "It gets the decoder prompt and the output, and is applied after normalization, so beams are ranked as by "
-            "transformers' prefix_allowed_tokens_fn. A function of two arguments is called as by transformers, with "
-            "batch id 0. It must be hashable, and depend on its arguments alone; see also LogitsProcessor.",
+            "transformers' prefix_allowed_tokens_fn. A function with two required positional arguments is called as by "
+            "transformers, with batch id 0. It must be hashable, and depend on its arguments alone; see also "
+            "LogitsProcessor.",
             aliases=("prefix_allowed_tokens_fn",),
             parse=values.function_of_tokens,
         ),

@@ -29,7 +29,7 @@ class Vocabulary:
 def vocabulary_of(tokenizer: Any, size: int) -> Vocabulary:
     """Return the vocabulary of a model with `size` tokens. Ids that the tokenizer lacks write no text.
 
-    Raises ParameterError for other tokenizers than those of bytes, SentencePiece and WordPiece.
+    Raises ParameterError unless the tokenizer is byte-level, SentencePiece or WordPiece.
     """
     bytes_of = _spelling_of(tokenizer)
     names = {number: token for token, number in tokenizer.get_vocab().items() if number < size}
@@ -81,7 +81,7 @@ def _spelling_of(tokenizer: Any) -> Callable[[str], bytes]:
 
 
 def _characters() -> dict[str, int]:
-    """Return the character of each byte in byte-level vocabularies (Radford et al. 2019) -> the byte."""
+    """Return the byte for each character of byte-level vocabularies (Radford et al. 2019)."""
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(256 + place): byte for place, byte in enumerate(others)}

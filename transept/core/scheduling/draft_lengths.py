@@ -1,4 +1,4 @@
-"""DraftLengths: chooses how many draft tokens each sequence gets in a step, so that drafts never cost time.
+"""DraftLengths: chooses how many draft tokens each sequence gets in a step, so that drafts rarely cost time.
 
 A draft token is worth its row if it adds more tokens per second than the step yields without it. The probability that
 it is accepted comes from earlier drafts of its sequence, and of other sequences; the time of its row from earlier
@@ -63,7 +63,7 @@ class DraftLengths:
         return self._times.setdefault(num_seqs.bit_length(), StepTimes())
 
     def judged(self, drafter: Drafter, strength: int, num_accepted: int, num_rejected: int) -> None:
-        """Record the fate of a draft. num_rejected: 0 or 1; tokens after a rejected one are not judged."""
+        """Record how many tokens of a draft were accepted. num_rejected: 0 or 1; tokens after it are not judged."""
         own = drafter.judged[strength]
         for count, index in ((num_accepted, 0), (num_rejected, 1)):
             for _ in range(count):

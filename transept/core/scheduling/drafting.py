@@ -112,7 +112,7 @@ class Drafting:
                     yield _Offer(group, seq, drafter, tokens)
 
     def judged(self, seq: Sequence, num_drawn: int) -> int:
-        """Record the fate of a sequence's draft, and return its length. num_drawn: tokens that its step drew."""
+        """Record how many tokens of a draft were accepted, and return its length. num_drawn: the step's tokens."""
         drafter, num_drafted = seq.drafter, len(seq.draft_token_ids)
         assert drafter is not None
         num_accepted = num_drawn - 1
@@ -126,9 +126,9 @@ class Drafting:
 
 
 def _takes_draft(part: SequenceGroupMetadata) -> bool:
-    """True if a request may have a draft in its part of a step.
+    """True if a request may have a draft in its part of a step; False until its samples have forked.
 
-    Not before its samples fork. A short prompt has none, because it is computed like the tokens of other requests.
+    A short prompt has no draft, because it is computed like the tokens of other requests.
     """
     return part.num_samples == 1 and (not part.is_prefill or part.num_rows >= SHORTEST_PROMPT)
 

@@ -1,4 +1,4 @@
-"""forget_frames: free what an error's traceback holds. The engine core calls it for the error of a failed request."""
+"""forget_frames: clear the variables that a traceback keeps alive. The engine core calls it for failed requests."""
 
 from __future__ import annotations
 

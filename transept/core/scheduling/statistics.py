@@ -12,8 +12,8 @@ class StepStatistics:
 
     num_encoder_tokens: rows of encoder outputs computed, excluding those found in the cache.
     num_decoder_tokens: tokens drawn; in a beam search, one for each beam.
-    num_drafts, num_draft_tokens, num_accepted_tokens: drafts computed, their tokens, and those of them that sequences
-        took. Each draft also yields one further token.
+    num_drafts, num_draft_tokens: drafts computed, and their tokens.
+    num_accepted_tokens: draft tokens that became tokens of an output. A step with a draft also yields one more token.
     num_embeddings: encoder outputs returned to requests that only encode.
     observer: called after each step, in the thread that drives the engine, with the seconds it took. It must not raise.
     """
@@ -28,7 +28,7 @@ class StepStatistics:
     observer: Callable[[float], None] | None = None
 
     def drafted(self, num_tokens: int, num_accepted: int) -> None:
-        """Count a draft of so many tokens, of which a sequence took so many."""
+        """Count a draft of `num_tokens` tokens, of which `num_accepted` were accepted."""
         self.num_drafts += 1
         self.num_draft_tokens += num_tokens
         self.num_accepted_tokens += num_accepted

@@ -21,7 +21,7 @@ from transept.speech.sentences import ends_sentence
 
 TOLERANCE = 0.010  # seconds; the resolution of ass
 LABEL_WORDS = 3  # at most, of a speaker's name before a colon
-AFTER = (":", DASH)  # ends of a word before one whose capital may be that of a sentence: Anna: Hello
+AFTER = (":", DASH)  # the next word may begin a sentence, so its capital does not show a name: Anna: Hello
 SPLIT = "split"  # the rule that has no number
 UNITS = {  # rule -> text with the value and the limit
     "max_line_width": "{:g} characters in a line, at most {:g}",
