@@ -171,7 +171,15 @@ def test_options_of_other_commands(command: str, typed: str, meant: str) -> None
         (SamplingParams, "best_of", "n"),
         (TranscriptionOptions, "max_completion_tokens", "max_new_tokens"),
         (TranscriptionOptions, "src_lang", "language"),
-        (SamplingParams, "typical_p", "That method of sampling is not supported; <top_p> is similar."),
+        (SamplingParams, "tfs", "That method of sampling is not supported; <top_p> is similar."),
+        (SamplingParams, "prompt_lookup_num_tokens", "draft"),
+        (EngineConfig, "lora_modules", "adapters"),
+        (EngineConfig, "enable_lora", "Adapters need no switch; <adapters> names them."),
+        (
+            EngineConfig,
+            "speculative_config",
+            "Drafts are an option of each request; draft models are not supported.",
+        ),
         (SamplingParams, "guided_decoding", "guided"),
     ],
 )

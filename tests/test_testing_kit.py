@@ -2,15 +2,13 @@
 
 import json
 import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from installed_plugin import installed
 from transformers import (
     BartConfig,
     BartForConditionalGeneration,
@@ -76,13 +74,7 @@ FAULTS = {  # architecture -> (the first check that fails, words of its message)
 
 @pytest.fixture(scope="module", autouse=True)
 def _faulty_plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The plugin, installed by pip where this process finds it."""
-    source, site = tmp_path_factory.mktemp("source") / "faulty", tmp_path_factory.mktemp("site")
-    shutil.copytree(FAULTY_PLUGIN, source)  # building writes beside the sources
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*pip, "--target", str(site), str(source)], check=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(site)
+    with installed(tmp_path_factory, FAULTY_PLUGIN):
         yield
 
 

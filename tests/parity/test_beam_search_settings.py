@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import BartConfig, BartForConditionalGeneration, GenerationConfig
+from small_bart import small_bart
+from transformers import BartForConditionalGeneration, GenerationConfig
 
 from transept import Engine, SamplingParams
 
@@ -20,22 +21,8 @@ PROCESSORS = {
 
 @pytest.fixture(scope="module")
 def model() -> BartForConditionalGeneration:
-    torch.manual_seed(1)
-    config = BartConfig(
-        vocab_size=VOCAB_SIZE,
-        d_model=64,
-        encoder_layers=2,
-        decoder_layers=2,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-        encoder_ffn_dim=128,
-        decoder_ffn_dim=128,
-        max_position_embeddings=200,
-        init_std=0.2,
-    )
-    model = BartForConditionalGeneration(config).eval()
-    model.final_logits_bias[0, 2] = 1.5  # so that hypotheses end at different lengths
-    return model
+    sizes = {"vocab_size": VOCAB_SIZE, "d_model": 64, "max_position_embeddings": 200}
+    return small_bart(seed=1, layers=2, heads=4, end_bias=1.5, init_std=0.2, **sizes)
 
 
 @pytest.fixture(scope="module")

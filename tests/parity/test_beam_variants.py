@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 from scipy.stats import chi2_contingency
-from transformers import AutoTokenizer, BartConfig, BartForConditionalGeneration, GenerationConfig
+from small_bart import small_bart
+from transformers import AutoTokenizer, BartForConditionalGeneration, GenerationConfig
 
 from transept import Engine, SamplingParams
 
@@ -18,23 +19,8 @@ START = {"decoder_start_token_id": EOS, "eos_token_id": EOS, "bos_token_id": 0, 
 
 @pytest.fixture(scope="module")
 def model() -> BartForConditionalGeneration:
-    torch.manual_seed(4)
-    config = BartConfig(
-        vocab_size=VOCAB_SIZE,
-        d_model=32,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=64,
-        decoder_ffn_dim=64,
-        max_position_embeddings=64,
-        init_std=0.25,
-        forced_eos_token_id=None,
-    )
-    model = BartForConditionalGeneration(config).eval()
-    model.final_logits_bias[0, EOS] = 1.0  # so that hypotheses end at different lengths
-    return model
+    sizes = {"vocab_size": VOCAB_SIZE, "d_model": 32, "max_position_embeddings": 64}
+    return small_bart(seed=4, layers=1, heads=2, end_bias=1.0, init_std=0.25, forced_eos_token_id=None, **sizes)
 
 
 @pytest.fixture(scope="module")

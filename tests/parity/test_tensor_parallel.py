@@ -7,9 +7,6 @@ in this process is the reference; that it is right, the other files of this fold
 from __future__ import annotations
 
 import random
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from drafted import drafted
+from installed_plugin import installed
 from random_florence import FLORENCE_ROWS
 from random_pix2struct import PIX2STRUCT_ROWS
 from random_trocr import ROWS as TROCR_ROWS
@@ -48,15 +46,8 @@ SLOW = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def example_plugins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Installed by pip where this process, and so its workers, find them."""
-    site = tmp_path_factory.mktemp("site")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    for name in ("marian", "moonshine", "t5gemma"):
-        source = tmp_path_factory.mktemp("source") / name
-        shutil.copytree(EXAMPLES / f"transept-{name}", source)  # building writes beside the sources
-        subprocess.run([*pip, "--target", str(site), str(source)], check=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(site)
+    folders = [EXAMPLES / f"transept-{name}" for name in ("marian", "moonshine", "t5gemma")]
+    with installed(tmp_path_factory, *folders):
         yield
 
 

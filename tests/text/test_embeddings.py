@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from small_checkpoints import POSITIONS, TEXTS
+from test_scores import ROWS, Row
 from torch import Tensor
 
 import transept
@@ -26,26 +26,6 @@ POOLINGS: dict[str, Callable[[Tensor], Tensor]] = {  # of transformers' hidden s
     "last": lambda hidden: hidden[-1],
     "max": lambda hidden: hidden.max(0).values,
     "none": lambda hidden: hidden,
-}
-
-
-@dataclass(frozen=True)
-class Row:
-    """A call of ours, and the text that transformers' encoder is given."""
-
-    family: str
-    options: dict[str, Any]
-    prefix: str = ""
-    source: str | None = None
-
-
-ROWS = {
-    "t5": Row("t5", {}),
-    "t5, with a task's prefix": Row(
-        "t5", {"task": "translate", "source": "en", "target": "German"}, "translate English to German: "
-    ),
-    "bart": Row("bart", {}),
-    "nllb": Row("nllb", {"task": "translate", "source": "eng_Latn", "target": "deu_Latn"}, source="eng_Latn"),
 }
 
 

@@ -49,6 +49,7 @@ DECODING = (  # the options of SamplingParams that have flags
     *("num_beams", "max_tokens", "min_tokens", "length_penalty", "repetition_penalty", "no_repeat_ngram_size"),
     *("temperature", "top_k", "top_p", "seed", "stop", "keywords", "keyword_boost", "draft", "guided"),
 )
+OF_ENCODERS = ("task", "source", "target", "truncate", "max_source_tokens", "lora")  # options of scores and embeddings
 SEVERAL = ("n", "num_return_sequences")  # further ones, of the commands that print several texts of a document
 
 
@@ -127,8 +128,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.task == "summarize":
         check_chapters(arguments)
     if arguments.chapters:
-        return run_chapters(arguments, lambda: _generator(arguments), **own, **sampling)
-    generator = _generator(arguments)
+        return run_chapters(arguments, lambda: text_generator(arguments), **own, **sampling)
+    generator = text_generator(arguments)
     begin = time.perf_counter()
     by_paragraph = arguments.task == "summarize"
     documents, output = _Documents(arguments.files, arguments.lines, by_paragraph), _Output(arguments)
@@ -150,7 +151,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if num_failed else 0
 
 
-def _generator(arguments: argparse.Namespace) -> TextGenerator:
+def text_generator(arguments: argparse.Namespace) -> TextGenerator:
     """Load the model."""
     with contextlib.redirect_stdout(sys.stderr):  # keeps plugins' and libraries' prints out of the output
         from transept.text.generator import TextGenerator
@@ -213,6 +214,11 @@ def read_text(file: str) -> str:
         raise PromptError(f"cannot read it: it is not UTF-8 text ({error})") from None
     except OSError as error:
         raise PromptError(f"cannot read it: {why_unopened(file, error)}") from None
+
+
+def report_line(arguments: argparse.Namespace, number: int, error: TranseptError) -> None:
+    """Print the error of a line of arguments.documents. number: from 1."""
+    print_stderr(f"transept: {escape_name(arguments.documents)}:{number}: {in_flags(error, arguments.parser)}")
 
 
 def read_lines(file: str) -> list[str]:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import math
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transept.cli.commands import COMMANDS
-from transept.cli.documents import read_lines
-from transept.cli.engine_options import add_limit, add_model_options, engine_options
+from transept.cli.documents import OF_ENCODERS, read_lines, report_line, text_generator
+from transept.cli.engine_options import add_limit, add_model_options
 from transept.cli.flags import add_flag
-from transept.cli.parser import in_flags
 from transept.cli.result_files import unwritable, write_whole
 from transept.cli.terminal import escape, escape_name, print_stderr
 from transept.errors import PromptError
@@ -25,10 +22,7 @@ from transept.text.options import EmbeddingOptions
 if TYPE_CHECKING:
     from transept.text.embedding import TextEmbedding
 
-OPTIONS = (  # of EmbeddingOptions
-    *("pooling", "normalize", "task", "source", "target", "truncate", "max_source_tokens"),
-    "lora",
-)
+OPTIONS = ("pooling", "normalize", *OF_ENCODERS)
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -76,18 +70,14 @@ def run(arguments: argparse.Namespace) -> int:
     except PromptError as error:
         print_stderr(f"transept: {error}")
         return 1
-    with contextlib.redirect_stdout(sys.stderr):  # keeps plugins' and libraries' prints out of the output
-        from transept.text.generator import TextGenerator
-
-        generator = TextGenerator(arguments.model, **engine_options(arguments))
+    generator = text_generator(arguments)
     begin = time.perf_counter()
     embeddings = generator.encode(documents, **options)
     seconds, num_failed = time.perf_counter() - begin, 0
     for number, each in enumerate(embeddings, 1):
         if each.error is not None:
             num_failed += 1
-            name = escape_name(arguments.documents)
-            print_stderr(f"transept: {name}:{number}: {in_flags(each.error, arguments.parser)}")
+            report_line(arguments, number, each.error)
         if output is None:
             print(escape(json.dumps({"line": number, **each.to_dict()}, ensure_ascii=False)))
     try:

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import math
-import sys
 import time
 from typing import Any
 
 from transept.cli.commands import COMMANDS
-from transept.cli.documents import STDIN, read_lines
-from transept.cli.engine_options import add_limit, add_model_options, engine_options
+from transept.cli.documents import OF_ENCODERS, STDIN, read_lines, report_line, text_generator
+from transept.cli.engine_options import add_limit, add_model_options
 from transept.cli.flags import add_flag
-from transept.cli.parser import in_flags
 from transept.cli.terminal import escape, escape_name, print_stderr
 from transept.errors import PromptError
 from transept.options import declared
 from transept.text.options import ScoringOptions
-
-OPTIONS = ("task", "source", "target", "truncate", "max_source_tokens", "lora")  # of ScoringOptions
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -40,7 +35,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("documents", metavar="FILE", help="documents, a line each, in UTF-8; - is standard input")
     parser.add_argument("targets", nargs="?", metavar="TARGETS", help="target texts, a line each; - is standard input")
     scores = parser.add_argument_group("scores")
-    for name in OPTIONS:
+    for name in OF_ENCODERS:
         add_flag(scores, declared(ScoringOptions)[name])
     add_limit(scores, "max_text_characters")
     scores.add_argument(
@@ -52,7 +47,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(arguments: argparse.Namespace) -> int:
     """Score the pairs, and print a line for each."""
-    options = {name: getattr(arguments, name) for name in OPTIONS if hasattr(arguments, name)}
+    options = {name: getattr(arguments, name) for name in OF_ENCODERS if hasattr(arguments, name)}
     ScoringOptions(**options)  # raises before the files are read
     if arguments.documents == arguments.targets == STDIN:
         arguments.parser.error("standard input holds the documents or the targets, not both")
@@ -61,10 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     except PromptError as error:
         print_stderr(f"transept: {error}")
         return 1
-    with contextlib.redirect_stdout(sys.stderr):  # keeps plugins' and libraries' prints out of the output
-        from transept.text.generator import TextGenerator
-
-        generator = TextGenerator(arguments.model, **engine_options(arguments))
+    generator = text_generator(arguments)
     begin = time.perf_counter()
     documents, targets = [document for document, _ in pairs], [target for _, target in pairs]
     scores = generator.score(documents, targets, **options)
@@ -72,8 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     for number, score in enumerate(scores, 1):
         if score.error is not None:
             num_failed += 1
-            name = escape_name(arguments.documents)
-            print_stderr(f"transept: {name}:{number}: {in_flags(score.error, arguments.parser)}")
+            report_line(arguments, number, score.error)
         num_tokens, total = num_tokens + len(score.logprobs), total + score.logprob
         logprob = math.nan if score.error else score.logprob
         print(

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transept.cli.commands import COMMANDS
 from transept.cli.convert import STDIN, STDOUT, output_format, read_transcript, written
-from transept.cli.documents import add_decoding, sampling_of
-from transept.cli.engine_options import add_model_options, engine_options
+from transept.cli.documents import add_decoding, sampling_of, text_generator
+from transept.cli.engine_options import add_model_options
 from transept.cli.flags import add_flags
 from transept.cli.terminal import print_stderr
 from transept.cli.transcribe_options import FORMATS, check_formats, format_of, layout_for
@@ -69,10 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_formats([to])
     layout, sampling = layout_for(arguments.parser, arguments, [to]), sampling_of(arguments)
     transcript = read_transcript(arguments.file, arguments.format)
-    with contextlib.redirect_stdout(sys.stderr):  # keeps plugins' and libraries' prints out of the output
-        from transept.text.generator import TextGenerator
-
-        generator = TextGenerator(arguments.model, **engine_options(arguments))
+    generator = text_generator(arguments)
     begin = time.perf_counter()
     translated = transcript.translated(
         lambda texts: translations(generator, texts, **languages, **sampling), languages.get("target") or ""

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from transept.core.request.adapter_options import LORA
 from transept.core.request.pooling import Pooling
-from transept.core.request.sampling_values import token_ids
+from transept.core.request.sampling_values import text_or_token_ids
 from transept.errors import ParameterError
-from transept.options import MAX_INTEGER, Option, declares_options, refusal, refuse_lone_surrogates, take_options
+from transept.options import MAX_INTEGER, Option, declares_options, refusal, take_options
 
 SUMMARIZE_MODEL = "facebook/bart-large-cnn"  # default
 TRANSLATE_MODEL = "google-t5/t5-base"
@@ -29,14 +29,6 @@ _language = partial(
     metavar="LANGUAGE",
     wanted='a language as the model names it, such as "en"',
 )
-
-
-def _text_or_tokens(name: str, given: Any) -> str | tuple[int, ...] | None:
-    """Return a text, or token ids as a tuple."""
-    if isinstance(given, str):
-        refuse_lone_surrogates(name, given)
-        return given
-    return token_ids(name, given)
 
 
 @declares_options("text tasks have no option")
@@ -73,7 +65,7 @@ class TextOptions:
             "text that the model's text continues",
             "Or its token ids. It comes after the tokens with which the task's texts begin, and is not in the result.",
             metavar="TEXT",
-            parse=_text_or_tokens,
+            parse=text_or_token_ids,
         ),
     ] = None
 

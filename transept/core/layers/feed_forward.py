@@ -115,14 +115,9 @@ class FeedForward(nn.Module):
 
     def _activated(self, x: Tensor) -> Tensor:
         """Return ``act(fc1(x))``, by one kernel if one serves; on a CPU, the activation's kernel also adds the bias."""
-        bias, gelu, plain = self.fc1.bias, PRODUCT_AND_GELU.serving(x), rows_in_use() is None
-        if (
-            gelu is not None
-            and plain
-            and self.activation_name == "gelu"
-            and bias is not None
-            and self.fc1.packed is None
-        ):
+        bias, plain = self.fc1.bias, rows_in_use() is None
+        gelu = PRODUCT_AND_GELU.serving(x) if plain else None
+        if gelu is not None and self.activation_name == "gelu" and bias is not None and self.fc1.packed is None:
             return gelu(x, self.fc1.weight, bias)
         activate = ACTIVATE.serving(x)
         if activate is None:

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from transept.core.request import sampling_values as values
-from transept.options import Option, refuse_lone_surrogates
+from transept.options import Option
 
 MAX_DRAFT_LENGTH = 64
 GivenDraft: TypeAlias = Sequence[int] | str
-
-
-def _draft_tokens(name: str, given: Any) -> GivenDraft | None:
-    """Return the token ids of a list; a text unchanged, which the input processor tokenizes."""
-    if isinstance(given, str):
-        refuse_lone_surrogates(name, given, given)
-        return given
-    return values.token_ids(name, given)
-
 
 DRAFT = Option(
     "where to look for the next tokens: lookup, in the encoder's text and the output so far",
@@ -31,7 +22,7 @@ DRAFT_TOKENS = Option(
     "For example, an earlier version of the output. It is used instead of a lookup.",
     metavar="TEXT",
     wanted="a text or a list of token ids",
-    parse=_draft_tokens,
+    parse=values.text_or_token_ids,  # the input processor tokenizes a text
     also="str",
 )
 DRAFT_LENGTH = Option(

@@ -93,6 +93,14 @@ def logits_processors(name: str, given: Any) -> tuple[LogitsProcessor, ...]:
     return processors
 
 
+def text_or_token_ids(name: str, given: Any) -> str | tuple[int, ...] | None:
+    """Return a text unchanged, or the token ids of a list."""
+    if isinstance(given, str):
+        refuse_lone_surrogates(name, given)
+        return given
+    return token_ids(name, given)
+
+
 def function_of_tokens(name: str, given: Any) -> Any:
     """Return a hashable function, or None."""
     if given is not None and not (callable(given) and isinstance(given, Hashable)):

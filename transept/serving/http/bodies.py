@@ -106,10 +106,13 @@ def is_prompt(value: Any) -> bool:
     return isinstance(value, str) or are_tokens
 
 
-def one_or_several(is_right: Callable[[Any], bool], one: str, several: str) -> Callable[[str, Any], list[Any]]:
+def one_or_several(
+    is_right: Callable[[Any], bool], one: str, several: str, most: int | None = None
+) -> Callable[[str, Any], list[Any]]:
     """Return the parser of a field that takes a value or a list of values.
 
     is_right: returns True for a valid value. one, several: describe a valid value and a valid field, for ApiError.
+    most: maximum number of values.
     """
 
     def parse(name: str, given: Any) -> list[Any]:
@@ -119,6 +122,9 @@ def one_or_several(is_right: Callable[[Any], bool], one: str, several: str) -> C
             raise wrong(f"{name}[{at_fault[0]}]", one, values[at_fault[0]])
         if not values or at_fault:
             raise wrong(name, several, given)
+        if most is not None and len(values) > most:
+            message = f"{name} has {len(values)} values, more than {most} in one request: split it"
+            raise ApiError(400, message, param=name, code="too_many")
         return values
 
     return parse

@@ -34,15 +34,7 @@ AN_INPUT = "a text or a list of token ids"
 
 Tokens: TypeAlias = list[int]
 
-_one_or_several = bodies.one_or_several(bodies.is_prompt, AN_INPUT, INPUTS)
-
-
-def _inputs(name: str, given: Any) -> list[str | Tokens]:
-    inputs = _one_or_several(name, given)
-    if len(inputs) > MAX_INPUTS:
-        message = f"{len(inputs)} inputs are more than {MAX_INPUTS} in one request: split it"
-        raise ApiError(400, message, param=name, code="too_many")
-    return inputs
+_inputs = bodies.one_or_several(bodies.is_prompt, AN_INPUT, INPUTS, MAX_INPUTS)
 
 
 @dataclass(frozen=True)

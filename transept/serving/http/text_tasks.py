@@ -19,7 +19,7 @@ from transept.core.request.sampling_params import SamplingParams
 from transept.errors import EngineClosedError, ParameterError, TranseptError
 from transept.options import Option
 from transept.serving.async_tasks import AsyncTextGenerator
-from transept.serving.errors import ApiError, answer_to
+from transept.serving.errors import answer_to
 from transept.serving.http import bodies
 from transept.serving.http.answers import ErrorAnswer, ErrorDetails, TokenUsage, answers, token_usage
 from transept.serving.http.fields import JSON, Body, Given
@@ -36,15 +36,9 @@ OBJECTS: dict[Task, str] = {"summarize": "summary", "translate": "translation"}
 MAX_DOCUMENTS = 1024  # of one request
 
 
-_texts = bodies.one_or_several(lambda value: isinstance(value, str), "a text", "a text or a list of texts")
-
-
-def _documents(name: str, given: Any) -> list[str]:
-    documents = _texts(name, given)
-    if len(documents) > MAX_DOCUMENTS:
-        message = f"{len(documents)} texts are more than {MAX_DOCUMENTS} in one request: split it"
-        raise ApiError(400, message, param=name, code="too_many")
-    return documents
+_documents = bodies.one_or_several(
+    lambda value: isinstance(value, str), "a text", "a text or a list of texts", MAX_DOCUMENTS
+)
 
 
 @dataclass(frozen=True)

@@ -102,8 +102,3 @@ def add(x: Tensor, table: LowRankTable, tiles: RowTiles, out: Tensor, first: int
         raise TypeError(f"updates are of float32 on the CPU, not of {x.dtype} and {out.dtype}")
     x = x.contiguous()
     _add_low_rank(x.data_ptr(), table.inputs, table.address, tiles.address, first, outputs, out.data_ptr())
-
-
-def tiles_of_one(slot: int, num_rows: int) -> RowTiles:
-    """Return the tiles of a pass whose rows all have one adapter."""
-    return RowTiles(np.full(num_rows, slot, np.int32))
