@@ -181,7 +181,7 @@ REFUSED = {
     "'IA3'": {"peft_type": "IA3"},
     "whose rank is 5": {"r": 5},
     "wrong types": {"lora_alpha": "many"},
-    "none of its target_modules": {"target_modules": ["k_proj"]},
+    "not among its target_modules": {"target_modules": ["k_proj"]},
     "unusable regular expression": {"target_modules": "("},
 }
 
@@ -199,7 +199,7 @@ def test_a_config_that_is_refused(case: Case, engine: Engine, tmp_path: Path, pr
 NAME = "base_model.model.model.decoder.layers.0.self_attn.q_proj"
 TENSORS: dict[str, dict[str, tuple[int, ...] | None]] = {
     "lacks model.decoder.layers.0.self_attn.q_proj.lora_B": {f"{NAME}.lora_B.weight": None},
-    "no factors of a linear layer: .*shared.lora_embedding_A": {
+    "not factors of a linear layer: .*shared.lora_embedding_A": {
         "base_model.model.model.shared.lora_embedding_A": (4, 9)
     },
     r"weight of \[48, 50\], and the model's is \[48, 48\]": {f"{NAME}.lora_A.weight": (4, 50)},

@@ -18,6 +18,7 @@ from transept.multimodal.live_sources import RATE, decoded_chunks
 
 RECORDING = load_audio(SPEECH / "librivox" / "austen-0880.flac", RATE)
 BOTH = np.stack([RECORDING, np.roll(RECORDING, 800)])  # [channels, num_samples], as loud as full scale allows
+MP3_PADDING = 2 * 576  # samples, two frames: only a seekable file's header says how many of its last ones are padding
 FILES = {
     "wav": sound_file(RECORDING, RATE),
     "flac": sound_file(RECORDING, RATE, "FLAC"),
@@ -53,7 +54,8 @@ def test_a_pipe_gives_every_sample_of_the_file(kind: str) -> None:
         rate, chunks = decoded_chunks(file, "the pipe")
         heard = np.concatenate(list(chunks))
     assert rate == RATE
-    assert len(expected) <= len(heard) < len(expected) + RATE / 10  # the padding of the last frame of MP3
+    most = MP3_PADDING if kind == "loud stereo mp3" else 0  # other formats have none
+    assert len(expected) <= len(heard) <= len(expected) + most
     np.testing.assert_allclose(heard[: len(expected)], expected, atol=2e-4)
 
 

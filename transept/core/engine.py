@@ -183,7 +183,7 @@ class Engine(Closable):
 
         generation_config: a transformers GenerationConfig or a PlainConfig, used instead of the checkpoint's for fields
         that sampling_params does not set. pooling: for a request that only encodes; its output has an embedding. lora:
-        name of the adapter to compute with; None: of none.
+        name of the adapter to compute with; None: no adapter.
         Raises PromptError or MediaError for a bad prompt, ParameterError for bad parameters or a request id in use,
         CapacityError if the request could never fit, QueueFullError if limits.max_queue_length requests are waiting,
         and RequestFailedError if a mapper or a tokenizer raises.

@@ -24,7 +24,7 @@ RATE = 16_000  # Hz, of decoded audio and of microphones
 BLOCK_SECONDS = 0.1
 RAW_BYTES = 1 << 15  # at most, of one read from a pipe
 MOST_BLOCKS = 600  # unread blocks of a microphone, a minute; further audio is dropped
-MOST_FAILURES = 100  # in a row, of reading a container, before the rest is given up
+MOST_FAILURES = 100  # successive errors of a container, after which its rest is not read
 # Bytes and microseconds to find the format in; FFmpeg then decodes them too, unless fflags has nobuffer. Without a
 # protocol, FFmpeg opens no file or URL that a playlist names.
 OPENED = {"probesize": "65536", "analyzeduration": "500000", "protocol_whitelist": "none"}

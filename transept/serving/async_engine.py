@@ -131,7 +131,7 @@ class AsyncEngine:
     ) -> AsyncGenerator[RequestOutput, None]:
         """Yield the finished output of one prompt. stream: also yield the unfinished outputs, as tokens are generated.
 
-        lora: name of the adapter to compute with; None: of none.
+        lora: name of the adapter to compute with; None: no adapter.
         Raises as Engine.generate. Closing the generator aborts the request.
         """
         async with contextlib.aclosing(

@@ -48,7 +48,7 @@ HEARTBEAT_SECONDS = 1  # of audio
 class _AsyncTasks:
     """Base class. engine: an AsyncEngine on the engine of a loaded Transcriber, TextGenerator or VisionReader.
 
-    lora: name of the adapter of jobs that name none; None: none.
+    lora: name of the adapter of jobs without a name of their own; None: no adapter.
     """
 
     engine: AsyncEngine
@@ -78,7 +78,7 @@ class _AsyncTasks:
         return adapted
 
     def adapted(self, options: Any) -> Any:
-        """Return a job's options with the adapter of jobs that name none."""
+        """Return a job's options, with `lora` if they name no adapter."""
         return options if self.lora is None or options.get("lora") is not None else {**options, "lora": self.lora}
 
     async def close(self) -> None:

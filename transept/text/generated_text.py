@@ -45,7 +45,7 @@ class GeneratedText:
 
     @property
     def num_all_tokens(self) -> int:
-        """Tokens written for all texts."""
+        """Number of tokens of all texts."""
         return self.num_tokens + sum(each.num_tokens for each in self.alternatives)
 
     @classmethod

@@ -38,7 +38,7 @@ class TextJob:
 
     encoder_inputs: further inputs in every document's prompt.
     decoder_prompt: token ids; None: the family's default. generation_config: a transformers GenerationConfig with this
-    task's defaults of sampling_params; None: the checkpoint's. lora: name of an adapter; None: none.
+    task's defaults of sampling_params; None: the checkpoint's. lora: name of an adapter; None: no adapter.
     """
 
     encoder: DocumentEncoder

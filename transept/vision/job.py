@@ -29,7 +29,7 @@ class ReadingJob:
 
     inputs: the engine's input processor. modality: key of the image in prompts. encoder_prompt: text beside the image.
     decoder_prompt: token ids; None: the family's default. generation_config: defaults of sampling_params; None: the
-    checkpoint's. lora: name of an adapter; None: none.
+    checkpoint's. lora: name of an adapter; None: no adapter.
     """
 
     inputs: InputProcessor

@@ -68,7 +68,7 @@ def read_adapter(folder: Path, weight_map: WeightMap) -> list[LowRankUpdate]:
             factors[found[1]][found[2]] = tensor.clone()  # the file may change
     if strange:
         raise CheckpointError(
-            f'the adapter "{folder}" has tensors that are no factors of a linear layer: {_listed(strange)}. Only LoRA '
+            f'the adapter "{folder}" has tensors that are not factors of a linear layer: {_listed(strange)}. Only LoRA '
             "of linear layers is supported, not of embeddings and convolutions"
         )
     updates, unknown = [], []
@@ -118,8 +118,8 @@ class _Config:
             )
         if not self._includes(name):
             raise CheckpointError(
-                f'the adapter "{self.folder}" has factors for {name}, which is none of its target_modules. Keep the '
-                "two files of one save together"
+                f'the adapter "{self.folder}" has factors for {name}, which is not among its target_modules. Keep '
+                "the two files of one save together"
             )
         return LowRankUpdate(name, target, a, b, alpha / (math.sqrt(rank) if self.by_root else rank))
 

@@ -127,7 +127,7 @@ class Adapters:
 
 
 def _without_memory(described: ModelDescription) -> nn.Module | None:
-    """Return the whole model without memory for weights; None if it reads numbers while it is built."""
+    """Return the whole model without memory for weights; None if building it reads weights."""
     try:
         with torch.device("meta"):
             return build_model(described, LayerContext(TorchBackend(), ParallelGroup()))

@@ -76,7 +76,7 @@ class Drawn:
         """
         numbers = iter(self._download.collect())
         drawn: dict[int, list[SampledToken]] = {}
-        wrong: set[int] = set()  # sequences whose draft was left
+        wrong: set[int] = set()  # sequences whose draft is rejected from here on
         for each, parts in zip(self.chosen, self._parts, strict=True):
             tokens, logprobs, *top = (next(numbers).tolist() for _ in parts)
             none = [[0.0] * len(row) for row in tokens]

@@ -163,7 +163,7 @@ class EncoderRunner:
 def _chunks(encodes: Sequence[Encode], limit: int | None) -> list[list[Encode]]:
     """Order encodes by adapters, and split them into chunks of one `_kind`, at most `limit` tokens each.
 
-    An input that is longer is a chunk.
+    A longer input is a separate chunk.
     """
     chunks: list[list[Encode]] = []
     size = 0

@@ -1,8 +1,8 @@
 """Masks of grammars: the tokens that may continue each sequence, for the sampler.
 
-A mask is a function of the grammar and of a sequence's output tokens. The states that the last steps reached are kept
-by these tokens, so a step advances each state by one token. Preemption, forks, beams, drafts and ranks need not carry a
-state: one that is missing is computed from the grammar's first.
+A mask is a function of the grammar and of a sequence's output tokens. The states of the last steps are cached by these
+tokens, so a step advances each state by one token. Preemption, forks, beams, drafts and ranks need not carry a state: a
+missing one is computed from the grammar's first state.
 """
 
 from __future__ import annotations

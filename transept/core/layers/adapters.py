@@ -1,7 +1,7 @@
 """Adapters in linear layers: a layer's low-rank updates by slot, and the rows of a pass that use them.
 
 The runners call a model in `using`, and `Linear` adds the updates to its products. Slots are filled by
-`transept.core.execution.model_adapters`. A pass without adapters costs a look at a context variable for each layer.
+`transept.core.execution.model_adapters`. In a pass without adapters, each layer only reads a context variable.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LowRankPiece(NamedTuple):
 
 
 class AdapterRows:
-    """The rows of a pass with their adapters. slots: each row's slot, or NONE; a number: of every row."""
+    """The rows of a pass with their adapters. slots: each row's slot, or NONE; a number: the slot of all rows."""
 
     def __init__(self, slots: Sequence[int] | int) -> None:
         self.of_all = slots if isinstance(slots, int) else None

@@ -13,7 +13,7 @@ MOST_ADAPTERS, MOST_RANK = 1024, 4096
 
 
 def _adapters(name: str, given: Any) -> Any:
-    """Return a dict of names and folders. given: a mapping, texts "NAME=PATH", or one with commas."""
+    """Return a dict of names and folders. given: a mapping, or texts ``NAME=PATH``, also as one with commas."""
     if isinstance(given, str):
         given = [part for part in map(str.strip, given.split(",")) if part]
     if isinstance(given, Iterable) and not isinstance(given, Mapping):
@@ -31,7 +31,7 @@ def _adapters(name: str, given: Any) -> Any:
 
 
 def check_adapter_name(option: str, name: Any) -> None:
-    """Raise ParameterError for a name that is not a text, or empty. option: that has the name."""
+    """Raise ParameterError for a name that is not a text or is empty. option: the option with this name."""
     if not isinstance(name, str) or not name.strip():
         message = f"{{{option}}} must have names that are texts and not empty, not {name!r}. An example is 'legal'"
         raise ParameterError(message, param=option, value=name)

@@ -1,7 +1,7 @@
 """Options of sampling: the temperature, and the cut-offs that limit which tokens may be drawn.
 
-Each cut-off is transformers' one of the same name. SamplingParams has them as parameters, and the sampler applies them
-(`transept.core.execution.truncation`). No torch here.
+Each cut-off has the meaning that its name has in transformers. SamplingParams has them as parameters, and the sampler
+applies them (`transept.core.execution.truncation`). No torch here.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def complete(
 def _for_any_form(generation_config: Any) -> Any:
     """Return the checkpoint's settings without those that forbid tokens, for an output whose form the user gives.
 
-    They are made for plain sentences: Whisper's suppress quotation marks and brackets.
+    Those are meant for plain sentences: Whisper's suppress quotation marks and brackets.
     """
     settings = copy.copy(generation_config)
     for name in FORBIDDING:

@@ -72,7 +72,7 @@ class PreparedRequest:
 
     sampling_params: complete, with the checkpoint's settings and a seed if the request samples.
     pooling: for a request that only encodes: its decoder side is empty, and its sampling_params have no effect.
-    adapter: to compute with; its name may mean another one by now.
+    adapter: to compute with; by now, its name may mean another adapter.
     """
 
     inputs: EncoderDecoderInputs

@@ -64,7 +64,7 @@ class Request:
     generation_config: a transformers GenerationConfig or a PlainConfig that replaces the checkpoint's, for fields that
         sampling_params does not set.
     pooling: for a request that only encodes, whose output is an embedding. The three exclude each other.
-    lora: name of the LoRA adapter to compute with; None: of none.
+    lora: name of the LoRA adapter to compute with; None: no adapter.
     """
 
     prompt: Prompt

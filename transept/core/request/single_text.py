@@ -19,7 +19,7 @@ WITHOUT_RESULT: Mapping[str, str] = {
     "prompt_probe": "the result of a prompt_probe call Engine.generate",
 }
 REFUSED = {*WITHOUT_RESULT, "detokenize"}  # the call accepts only their defaults
-REFUSED_FOR_ONE = {*REFUSED, "n", "num_return_sequences"}  # of a call that returns no further texts
+REFUSED_FOR_ONE = {*REFUSED, "n", "num_return_sequences"}  # the same for a call that returns one text
 
 
 def params_of_text(what: str, sampling: Mapping[str, Any]) -> SamplingParams:

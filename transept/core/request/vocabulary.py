@@ -59,7 +59,7 @@ def _added_tokens(tokenizer: Any) -> dict[int, Any]:
 
 
 def _spelling_of(tokenizer: Any) -> Callable[[str], bytes]:
-    """Return the function from a token's name in the vocabulary to the bytes that it writes."""
+    """Return a function that converts a token's name in the vocabulary to the bytes that the token writes."""
     backend = getattr(tokenizer, "_tokenizer", None)
     decoder = getattr(backend, "decoder", None)
     if decoder is not None:

@@ -10,9 +10,10 @@ from transept.core.scheduling.step import AdapterLoad
 
 
 class AdapterSlots:
-    """Slots of adapters, of which the least recently used one that no running request uses is filled anew.
+    """Slots of adapters. A new adapter takes an empty slot, or replaces the least recently used one.
 
-    An adapter stays in its slot without requests, so that the next one need not load it.
+    A slot that a running request uses is not replaced. Adapters stay in their slots without requests, so that the next
+    request need not load them.
     """
 
     def __init__(self, count: int = 1) -> None:
@@ -24,7 +25,7 @@ class AdapterSlots:
         self._slots: dict[Adapter, int] = {}  # least recently used first
 
     def serve(self, group: SequenceGroup, running: Iterable[SequenceGroup], loads: list[AdapterLoad]) -> bool:
-        """Give a group the slot of its adapter, if it has one, and add what fills the slot to a step's loads.
+        """Give a group the slot of its adapter, if it has one. If the slot must be filled, add that to a step's loads.
 
         Returns False if running groups use all slots.
         """
@@ -42,7 +43,7 @@ class AdapterSlots:
         return adapter in self._slots or any(slot not in in_use for slot in range(self._count))
 
     def take(self, adapter: Adapter, in_use: Collection[int | None]) -> tuple[int, AdapterLoad | None]:
-        """Return the adapter's slot, and what fills it in the next step; None if it is there. See `fits`."""
+        """Return the adapter's slot, and the load that fills it; None if the slot has the adapter. See `fits`."""
         if (slot := self._slots.pop(adapter, None)) is not None:
             self._slots[adapter] = slot
             return slot, None

@@ -145,7 +145,7 @@ class BlockSpaceManager:
         return min(num_slots, most)
 
     def drop_draft_slots(self, seq: Sequence) -> None:
-        """Free the blocks after the tokens that are in the cache, which are all but the last one."""
+        """Free the blocks after the cached tokens, which are all tokens but the last one."""
         table = self.block_tables[seq.seq_id]
         num_kept = self.num_blocks_for(seq.num_tokens - 1) - self._num_outside.get(seq.seq_id, 0)
         unused = table[num_kept:]

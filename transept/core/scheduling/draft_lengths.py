@@ -59,7 +59,7 @@ class DraftLengths:
         self.accepted = [FIRST_GUESS] * (len(STRENGTHS) + 1)  # moving averages over all sequences, by strength
 
     def times(self, num_seqs: int) -> StepTimes:
-        """Return the times of steps with about so many sequences."""
+        """Return the times of steps with about `num_seqs` sequences."""
         return self._times.setdefault(num_seqs.bit_length(), StepTimes())
 
     def judged(self, drafter: Drafter, strength: int, num_accepted: int, num_rejected: int) -> None:

@@ -32,7 +32,7 @@ class SchedulerOutputs:
     layers times tokens.
     number: see Executor.issue. error: why the executor could not take the step. output: its output, if it was collected
     before its turn.
-    num_seqs, num_draft_tokens, only_decodes: set by Drafting; only_decodes: True if no request has its first rows.
+    num_seqs, num_draft_tokens, only_decodes: set by Drafting; only_decodes: True if nothing is encoded or prefilled.
     """
 
     def __init__(self) -> None:

@@ -74,7 +74,7 @@ class Encode:
         next step with this encode continues from there; a step without it drops the partial result. The same number as
         in the step before: the encode waits. None: all layers; then keys and values are written.
     pooling: for an encode whose output is returned instead; its table is empty.
-    adapter: slot of the LoRA adapter that it is computed with; None: of none.
+    adapter: slot of the LoRA adapter that it is computed with; None: no adapter.
     """
 
     encode_id: int
@@ -91,7 +91,7 @@ class SequenceGroupMetadata:
 
     The next step uses the same object if nothing but the live lists has changed.
 
-    is_prefill: True if every decoder token is computed; else one token of each sequence is. With both, its draft.
+    is_prefill: True if every decoder token is computed; else each sequence's last one. Drafts are always computed.
     encode_id: of the encode in the same step that writes the cross table; None if an earlier step wrote it.
     num_encoder_tokens: length of the encoder's output.
     num_samples: number of tokens to draw from each sequence's logits, above 1 only before a request's samples fork; for

@@ -109,8 +109,8 @@ def decode_with_fallback(
     """A job: the first result that needs no fallback, or the last one.
 
     heard: the window. prompt: of the decoder. temperatures: in the order of attempts. context: number of frames that
-    the encoder reads; None: the whole window. stop_at_repetition: see SamplingParams. draft: draft_tokens
-    of the first attempt.
+    the encoder reads; None: the whole window. stop_at_repetition: see SamplingParams. draft: draft_tokens of the first
+    attempt.
     """
     model, options = heard.model, heard.options
     no_speech, probe = model.tokenizer.control.no_speech, None

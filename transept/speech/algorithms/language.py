@@ -148,8 +148,7 @@ def language_request(
 ) -> Request:
     """Return the request for the language of a window, of a model that detects languages.
 
-    features: [channels, up to window_frames]. context: frames to encode; None: the whole window. lora: see
-    Request.
+    features: [channels, up to window_frames]. context: frames to encode; None: the whole window. lora: see Request.
     """
     params = SamplingParams(
         temperature=0.0,
@@ -185,9 +184,12 @@ def in_one_language(
         sound, per_frame = heard.waveform, SAMPLE_RATE // heard.model.fps  # samples
         spans = yield Offload(partial(spans_between_pauses, sound, heard.options.vad_options))
         runs = yield from language_runs(
-            *(heard.model, whole, spans),
+            heard.model,
+            whole,
+            spans,
             lambda run: sound[spans[run.start].start : spans[run.stop - 1].end],
-            *(before, heard.options.lora),
+            before,
+            heard.options.lora,
         )
         code, first = runs[0]
         if first.stop < len(spans):

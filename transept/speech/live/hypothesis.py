@@ -76,8 +76,8 @@ def hear(
 
     heard: the kept audio, with its features. begin, settled: seconds of the stream at which the audio begins, and at
     which the last committed word ends. prompt: its prefix has the tokens of the committed words. context: number of
-    frames that the encoder reads; None: the whole window. draft: token ids of an earlier hypothesis. last: False: stop
-    at a repetition, and return no words of a text that is not trusted.
+    frames that the encoder reads; None: the whole window. draft: token ids of an earlier hypothesis. last: True for the
+    last pass of an utterance; others stop at a repetition, and return no words of a text that is not trusted.
     The pass is two requests that share the encoder's output: one decodes, the other measures the attention of each
     token.
     """

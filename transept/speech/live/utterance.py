@@ -80,8 +80,9 @@ class Utterance:
         return Source(self.model, options, features, self.samples, language)
 
     def passed(self, language: str, context: Context, *, last: bool) -> Generator[Any, Any, Hypothesis]:
-        """A job: a pass over the kept audio; if no word follows the committed ones, perhaps over the audio after them.
+        """A job: a pass over the kept audio.
 
+        If it finds no word in much speech after the committed words, a second pass reads only the audio after these.
         last: decode with the beams of the options; if the text is in doubt, decode again, without context and with
         fallback to higher temperatures.
         """

@@ -51,7 +51,7 @@ class DecodeStep:
         self._checked = (-1, -1, -1)
 
     def use_adapters(self, tiles: RowTiles | None) -> None:
-        """Add the updates of these rows' adapters; None: of none."""
+        """Add the updates of these rows' adapters; None: no adapters."""
         if tiles is not self._adapters:
             self._adapters, self._checked = tiles, (-1, -1, -1)
             self.struct.adapters = RowsStruct() if tiles is None else tiles.struct
