@@ -18,14 +18,14 @@ from functools import partial
 from typing import Any
 
 from transept.core.engine import Engine
-from transept.core.jobs.job import Channel, Job, Offload, Submit, Wait, check_job
+from transept.core.jobs.job import Channel, Job, check_job
 from transept.core.outputs import RequestOutput
-from transept.core.request.input_processor import InputProcessor
-from transept.core.request.prompts import ExplicitEncoderDecoderPrompt, Prompt, Request
+from transept.core.request.prompts import Prompt, Request
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import EngineClosedError, ParameterError, QueueFullError, TranseptError, shown
 from transept.serving.job_context import in_context
 from transept.serving.loop_channel import Ended, LoopChannel, with_ended
+from transept.serving.prompt_jobs import generation, one_token
 from transept.serving.settings import MAX_QUEUE, MAX_RUNNING
 
 logger = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class AsyncEngine:
                 raise ParameterError(message, param=name, value=bound)
         self.engine = engine
         self.max_running, self.max_queue = max_running, max_queue
-        self._heartbeat = partial(_one_token, engine) if heartbeat is None else heartbeat
+        self._heartbeat = partial(one_token, engine) if heartbeat is None else heartbeat
         self.preliminary = preliminary
         self.observer: Callable[[Ticket], None] | None = None
         self.num_admitted = 0
@@ -383,23 +383,3 @@ class Ticket:
         self._moved.set()
         if self._channel is not None:
             self._channel.post(0, Ended(None, error))
-
-
-def generation(inputs: InputProcessor, request: Request, stream: bool) -> Job:
-    """A job for one prompt, preprocessed in another thread. stream: yield unfinished RequestOutputs as events."""
-    prepared = yield Offload(partial(inputs, request))
-    (output,) = yield Submit([prepared], stream)
-    while output is None or not output.finished:
-        if output is not None:
-            yield output
-        (output,) = yield Wait()
-    return output
-
-
-def _one_token(engine: Engine) -> Job:
-    """A job that generates one token; it does nothing if the encoder takes no text."""
-    if not engine.shape.encoder_takes_text:
-        return None
-    prompt: ExplicitEncoderDecoderPrompt = {"encoder_prompt": {"prompt_tokens": [0]}, "decoder_prompt": None}
-    (output,) = yield Submit([Request(prompt, SamplingParams(temperature=0.0, max_tokens=1))])
-    return output
