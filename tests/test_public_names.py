@@ -17,7 +17,7 @@ from transept.speech.transcript import Transcript
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FOR_AUTHORS = {"architecture.md", "authoring.md", "inputs.md", "plugins.md"}
-LINES = 10
+LINES = 12
 
 
 def test_every_error_is_exported() -> None:
@@ -120,7 +120,7 @@ def test_the_one_liners_of_a_newcomer_work(desk: Path, monkeypatch: pytest.Monke
     results: list[Any] = [eval(line, {"transept": transept}) for line in lines]
     with pytest.raises(transept.ParameterError, match="one recording; for a list of them call transcribe_many"):
         transept.transcribe(["talk.flac", "call.flac"])  # type: ignore[arg-type]
-    text, segments, written, words, german, several, summary, translation, read, language = results
+    text, segments, written, words, german, several, summary, translation, read, language, logprob, vector = results
     assert "conference" in text.lower()
     assert "".join(each[2] for each in segments).strip() == text
     assert 0 <= segments[0][0] < segments[0][1]
@@ -134,3 +134,5 @@ def test_the_one_liners_of_a_newcomer_work(desk: Path, monkeypatch: pytest.Monke
     assert isinstance(translation, str)
     assert read == "25.03.1910"
     assert language == "en"
+    assert logprob < 0
+    assert vector.ndim == 1
