@@ -5,7 +5,7 @@
 
 A decoder of BART base's shape (6 layers, 768 wide) or Whisper base's, with random weights. 32 requests decode greedily.
 In every other turn each has one of eight adapters, else none. Prints the processor time of decode steps (all threads,
-`time.process_time`), minima and medians over the turns, and the ratio. --churn loads and unloads so many adapters while
+`time.process_time`), minima and medians over the turns, and the ratio. --churn N loads and unloads N adapters while
 requests run, and prints the growth of memory and the number of wrong texts.
 """
 

@@ -2,9 +2,9 @@
 
     python -m benchmarks.drafts [--turns 9] [--sequences 1 32] [--skip rewriting|speech]
 
-Rewriting: a small BART, trained here, repeats its input with every misspelt token corrected, and
-drafts by lookup. Speech: Whisper base, whose drafts are its own output, that output with about every fifth token wrong
-or missing, and random tokens. In each turn, each way decodes the same inputs, and must give the same tokens. Times are
+Rewriting: a small BART, trained here, repeats its input with every misspelt token corrected, and drafts by lookup.
+Speech: Whisper base, whose drafts are its own output, that output with about every fifth token wrong or missing, and
+random tokens. In each turn, each kind of draft decodes the same inputs, and must give the same tokens. Times are
 processor seconds of the steps that only decode, because other work on a machine delays a step more than drafts change
 it. Ratios are medians over turns.
 """

@@ -249,7 +249,7 @@ def test_invalid_forms_are_refused(bart: Engine, given: Any, message: str) -> No
     ],
     ids=["rules", "references", "repetitions", "long", "choices", "ambiguous"],
 )
-def test_large_forms_harm_nobody(bart: Engine, given: Any) -> None:
+def test_large_forms_harm_no_other_request(bart: Engine, given: Any) -> None:
     large = SamplingParams(guided=given, max_tokens=8, temperature=1.0, seed=0)
     outputs = run(bart, large, SamplingParams(seed=7, max_tokens=40))
     assert [each.token_ids for each in outputs[1].outputs] == written(bart, PROMPTS[:1])[0]

@@ -124,7 +124,7 @@ ONE, TWO, THREE, FOUR, FIVE_IDS = 530, 734, 1115, 1440, [530, 734, 1115, 1440, 1
         (FIVE, {"stop": [" two", " five"], "min_tokens": 3}, (STOPPED, " five", 5, " one two three four")),
         (FIVE, {"stop": " two", "min_tokens": 3, "max_tokens": 3}, (LENGTH, None, 3, " one two three")),
         (" one<|endoftext|>", {"stop": " one", "min_tokens": 1}, (STOPPED, None, 2, " one")),
-        # a repetition: a run of so many tokens or more, twice in succession
+        # a repetition: a run of at least this many tokens, twice in succession
         (" one one two", {"stop_at_repetition": 1}, (STOPPED, None, 2, " one one")),
         (" one one two", {"stop_at_repetition": 2}, (RUNNING, None, 3, "")),
         (" one one one one two", {"stop_at_repetition": 2}, (STOPPED, None, 4, " one one one one")),

@@ -113,7 +113,7 @@ def trocr(folder: Path) -> Family:
 
 @torch.inference_mode()
 def greedy(model: Any, start: list[int], keywords: dict[str, Any]) -> list[int]:
-    """The most likely tokens, none of them twice, by whole passes."""
+    """The most likely tokens, each at most once, by whole passes."""
     ids = torch.tensor([start])
     for _ in range(NUM_TOKENS):
         logits = model(**keywords, decoder_input_ids=ids).logits[0, -1]

@@ -48,7 +48,7 @@ HEARTBEAT_SECONDS = 1  # of audio
 class _AsyncTasks:
     """Base class. engine: an AsyncEngine on the engine of a loaded Transcriber, TextGenerator or VisionReader.
 
-    lora: name of the adapter of jobs without a name of their own; None: no adapter.
+    lora: name of the adapter for jobs whose options name no adapter; None: the base model.
     """
 
     engine: AsyncEngine

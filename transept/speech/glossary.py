@@ -192,7 +192,7 @@ def _right(found: re.Match[str], table: Mapping[str, tuple[str, str]]) -> str:
 def _tidied(text: str) -> str:
     """Remove the marks of removed words, each with a blank and the comma that set it off.
 
-    At the beginning of a sentence, the next word takes over the capital letter. If a mark is a whole sentence, its full
+    At the beginning of a sentence, the next word gets the capital letter. If a mark is a whole sentence, its full
     stop is removed as well.
     """
     while (tidied := AT_BEGINNING.sub(_next_capital, text)) != text:

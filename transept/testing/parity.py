@@ -365,7 +365,7 @@ class Parity:
 
 
 def _spoiled(ids: Sequence[int], wrong_every: int) -> tuple[int, ...]:
-    """Return ids of which every so many is the one before it; 0: all unchanged."""
+    """Return ids in which one of `wrong_every` ids is replaced by the one before it; 0: none."""
     return tuple(
         ids[place - 1] if wrong_every and place % wrong_every == 1 and place > 1 else token
         for place, token in enumerate(ids)

@@ -68,7 +68,7 @@ class EncoderRunner:
     def __call__(self, encodes: Sequence[Encode], embeddings: dict[int, Tensor]) -> None:
         """Encode inputs and write their keys and values. Raises the model's errors.
 
-        embeddings: receives those of encodes with pooling, on the device, by encode id.
+        embeddings: receives the results of encodes with pooling, on the device, by encode id.
 
         In a pipeline, the last stage computes the encoder's output. It sends each chunk to the other stages as soon as
         it is encoded. The others receive the chunks after they have computed their own layers for all chunks.

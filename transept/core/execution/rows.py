@@ -31,7 +31,7 @@ class DecodeRows:
         tokens. Each row of a request attends to all of these. The block tables of self-attention change from step to
         step; these do not.
     pending: row -> sequence id, for tokens that the previous step drew and that are not on the host yet.
-    sampled: the rows whose logits are needed: those of each sequence's last token and of its draft.
+    sampled: the rows whose logits are needed: of each sequence's last token, and of its draft tokens.
     adapters: slot of each row's adapter; None for a row without an adapter.
     """
 

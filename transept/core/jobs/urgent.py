@@ -1,7 +1,7 @@
 """Urgent jobs, whose requests and functions start before those of other jobs. Used by live transcription.
 
-An urgent request waits for room like any other: it preempts no running request. On a CPU, other requests that run pause
-between two steps until no urgent one runs, as does an encode that takes several steps; both keep their blocks. On a
+An urgent request waits for room like any other: it preempts no running request. On a CPU, other running requests pause
+between two steps until no urgent one runs. So does an encode that takes several steps. Both keep their blocks. On a
 GPU, all share their steps. If blocks run short, the scheduler preempts requests that are not urgent first. Urgent
 requests keep their order among themselves. Other requests get only the time and the room that urgent ones leave: a
 steady flow of these starves them.

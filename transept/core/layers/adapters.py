@@ -83,7 +83,7 @@ rows_in_use = _ROWS.get
 
 @contextmanager
 def using(rows: AdapterRows | None) -> Iterator[None]:
-    """Call a model in this context. rows: those of the pass; None if none of them has an adapter."""
+    """Call a model in this context. rows: of the pass; None if no row has an adapter."""
     token = _ROWS.set(rows)
     try:
         yield

@@ -27,7 +27,7 @@ DRAFT_TOKENS = Option(
 )
 DRAFT_LENGTH = Option(
     "tokens of a draft that a step computes at most",
-    "None: as many as save time, by measured times and acceptance; a number: always so many, if there is room.",
+    "None: as many as save time, by measured times and acceptance. A number: always this many, if there is room.",
     metavar="N",
     default="as many as save time",
     ge=1,

@@ -106,8 +106,8 @@ class Grammars:
 class _Tokens:
     """A vocabulary as llguidance's TokenizerWrapper reads it, which can write every text.
 
-    A token for the end of the text follows the model's tokens, then one for each byte that none of them writes alone.
-    A sequence for which only such a byte is left has reached a dead end.
+    After the model's tokens come a token for the end of the text, and a token for each byte that no token of the model
+    writes alone. A sequence that can only continue with such a byte has reached a dead end.
 
     greedy_tokenize: of the LLTokenizer that is made of it.
     """

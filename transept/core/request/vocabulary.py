@@ -74,7 +74,7 @@ def _spelling_of(tokenizer: Any) -> Callable[[str], bytes]:
     elif backend is None and any(hasattr(tokenizer, name) for name in ("sp_model", "spm_target")):
         return _sentence_piece
     raise ParameterError(
-        f"{{guided}} needs a byte-level, SentencePiece or WordPiece tokenizer that leaves blanks as they are, and this "
+        f"{{guided}} needs a byte-level, SentencePiece or WordPiece tokenizer that does not change blanks, and this "
         f"checkpoint has a {type(tokenizer).__name__}; leave it out, or use {{logits_processors}}",
         param="guided",
     )

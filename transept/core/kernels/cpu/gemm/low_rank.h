@@ -5,7 +5,7 @@
 
 namespace transept {
 
-// An update of some outputs of a linear layer. The same fields as in low_rank.py, like those of all structs here.
+// An update of some outputs of a linear layer. All structs here have the same fields as in low_rank.py.
 struct LowRankPiece {
   const float* a;  // [rank, in]
   const float* b;  // [rank, outputs], scaled
