@@ -9,16 +9,20 @@ import torch
 from scipy.stats import chisquare
 from transformers import (
     EncoderNoRepeatNGramLogitsProcessor,
+    EncoderRepetitionPenaltyLogitsProcessor,
     EpsilonLogitsWarper,
     EtaLogitsWarper,
+    ExponentialDecayLengthPenalty,
     ForcedBOSTokenLogitsProcessor,
     ForcedEOSTokenLogitsProcessor,
+    InfNanRemoveLogitsProcessor,
     LogitsProcessorList,
     MinNewTokensLengthLogitsProcessor,
     MinPLogitsWarper,
     NoBadWordsLogitsProcessor,
     NoRepeatNGramLogitsProcessor,
     RepetitionPenaltyLogitsProcessor,
+    SequenceBiasLogitsProcessor,
     SuppressTokensAtBeginLogitsProcessor,
     SuppressTokensLogitsProcessor,
     TemperatureLogitsWarper,
@@ -116,6 +120,35 @@ def distribution(processors, logits, outputs):
         (
             {"forced_eos_token_id": [9, EOS], "max_tokens": 2},
             [ForcedEOSTokenLogitsProcessor(len(PROMPT) + 2, [9, EOS])],
+        ),
+        *(
+            ({"sequence_bias": bias}, [SequenceBiasLogitsProcessor(bias)])
+            for bias in (
+                [[[7], -2.5], [[5, 11], 3.0], [[17, 5, 12], 9.0], [[11], 1.0], [[1] * 20, 5.0]],
+                {(7,): float("-inf"), (5, 11): -1e4},
+            )
+        ),
+        *(
+            (
+                {"encoder_repetition_penalty": penalty, "repetition_penalty": 1.2},
+                [EncoderRepetitionPenaltyLogitsProcessor(penalty, READ), RepetitionPenaltyLogitsProcessor(1.2)],
+            )
+            for penalty in (0.6, 1.4)
+        ),
+        *(
+            (
+                {"exponential_decay_length_penalty": (start, factor)},
+                [ExponentialDecayLengthPenalty((start, factor), EOS, len(PROMPT))],
+            )
+            for start, factor in ((0, 1.3), (2, 0.7), (-1, 2.0), (20, 3.0))
+        ),
+        (
+            {"min_tokens": 6, "remove_invalid_values": True, "exponential_decay_length_penalty": (0, 1.3)},
+            [
+                MinNewTokensLengthLogitsProcessor(len(PROMPT), 6, EOS),
+                InfNanRemoveLogitsProcessor(),
+                ExponentialDecayLengthPenalty((0, 1.3), EOS, len(PROMPT)),
+            ],
         ),
         ({"forced_bos_token_id": 9}, [ForcedBOSTokenLogitsProcessor(9)]),  # a prompt of two tokens: nothing is forced
         (
@@ -484,6 +517,8 @@ def test_rows_are_handled_as_one_whenever_they_end(sampler):
         *({"allowed_token_ids": [4, 5]}, {"suppress_tokens": [4]}, {"begin_suppress_tokens": [4]}),
         {"keywords": [[4, 5]]},
         *({"forced_bos_token_id": 4}, {"forced_eos_token_id": 4}),
+        *({"sequence_bias": {(4, 5): 1.0}}, {"encoder_repetition_penalty": 1.2}, {"remove_invalid_values": True}),
+        *({"renormalize_logits": True}, {"exponential_decay_length_penalty": (1, 1.2)}),
     ],
     ids=str,
 )
@@ -495,12 +530,32 @@ def test_what_chooses_a_token_parts_rows(other):
     later = dataclasses.replace(two, max_tokens=9)
     assert (later.sampling_key == two.sampling_key) == ("forced_eos_token_id" not in other)
     ends = dataclasses.replace(two, stop_token_ids=(5,))
-    assert (ends.sampling_key == two.sampling_key) == ("min_tokens" not in other)
+    depends = {"min_tokens", "exponential_decay_length_penalty"}
+    assert (ends.sampling_key == two.sampling_key) == depends.isdisjoint(other)
+
+
+def test_invalid_logits_are_replaced_as_in_transformers(sampler):
+    logits = random_logits(1)
+    logits[0, [3, 9, 20]] = torch.tensor([float("nan"), float("inf"), float("-inf")])
+    for params in (SamplingParams(temperature=0.0), SamplingParams(temperature=1.0, seed=2)):
+        ((token,),) = sampler(logits.clone(), [row(dataclasses.replace(params, remove_invalid_values=True))]).values()
+        assert (token.token_id, token.logprob) == (9, 0.0)
+
+
+def test_a_decay_that_overflows_chooses_the_end(sampler):
+    params = SamplingParams(temperature=0.0, exponential_decay_length_penalty=(0, 1e6))
+    ((token,),) = sampler(random_logits(1), [row(params, output=[5] * 200)]).values()
+    assert (token.token_id, token.logprob) == (EOS, 0.0)
 
 
 def test_tokens_that_the_decoder_has_not_are_not_looked_for(sampler):
     """Of an encoder with a larger vocabulary, or a tokenizer with more words."""
-    params = SamplingParams(temperature=0.0, encoder_no_repeat_ngram_size=1, bad_words_ids=[[5], [VOCAB_SIZE]])
+    params = SamplingParams(
+        temperature=0.0,
+        encoder_no_repeat_ngram_size=1,
+        encoder_repetition_penalty=0.5,
+        bad_words_ids=[[5], [VOCAB_SIZE]],
+    )
     data = SequenceData(PROMPT, [], 0, [VOCAB_SIZE + 3, 7])
     logits = random_logits(1)
     expected = logits.clone()

@@ -78,6 +78,10 @@ def test_unknown_name_without_a_neighbour_lists_the_known():
         *(("logits_processors", value) for value in ("abc", [7], [[]])),
         *(("early_stopping", value) for value in ("always", 2, None.__class__, [])),
         *(("bad_words_ids", value) for value in ([1], [[]], [[-1]], 7, "ab")),
+        *(("sequence_bias", value) for value in (7, [7], {(): 1.0}, {(-1,): 1.0}, {(1,): math.nan}, {(1,): 1e7})),
+        *(("exponential_decay_length_penalty", value) for value in (7, (1,), (1.5, 2.0), (1, 0.0), (1, math.inf))),
+        *(("encoder_repetition_penalty", value) for value in (0, -1.0, "2")),
+        *(("max_time", value) for value in (-1, math.inf, "2")),
         *(("forced_eos_token_id", value) for value in (-1, 1.5, "2")),
         ("n", None),
         ("seed", 2**64),
@@ -245,6 +249,12 @@ def test_equal_parameters_are_equal_and_hash_alike(one, other):
         {"early_stopping": "never"},
         {"no_repeat_ngram_size": 3},
         {"encoder_no_repeat_ngram_size": 3},
+        {"encoder_repetition_penalty": 1.5},
+        {"exponential_decay_length_penalty": (3, 1.5)},
+        {"remove_invalid_values": True},
+        {"renormalize_logits": True},
+        {"sequence_bias": [[[1, 2], 1.5]]},
+        {"max_time": 5.0},
         {"bad_words_ids": [[1]]},
         {"bad_words": "a"},
         {"keywords": ["a"]},
@@ -389,6 +399,13 @@ def test_parameters_do_not_change_with_the_users_lists():
         ({"no_repeat_ngram_size": 0}, {"no_repeat_ngram_size": 3}, {"no_repeat_ngram_size": 0}),
         ({}, {"encoder_no_repeat_ngram_size": 3}, {"encoder_no_repeat_ngram_size": 3}),
         ({"encoder_no_repeat_ngram_size": 0}, {"encoder_no_repeat_ngram_size": 3}, {"encoder_no_repeat_ngram_size": 0}),
+        ({}, {"stop_strings": ["a", "b"]}, {"stop": ("a", "b")}),
+        ({"stop": "c"}, {"stop_strings": "ab"}, {"stop": ("c",)}),
+        ({"detokenize": False}, {"stop_strings": "ab"}, {"stop": ()}),
+        ({}, {"sequence_bias": [[[4, 5], 2.0], [[VOCAB_SIZE], 1.0]]}, {"sequence_bias": (((4, 5), 2.0),)}),
+        ({"sequence_bias": ()}, {"sequence_bias": {(4, 5): 2.0}}, {"sequence_bias": ()}),
+        ({"max_time": 3}, {"max_time": 2.0}, {"max_time": 3.0}),
+        ({}, {"exponential_decay_length_penalty": [5, 1.1]}, {"exponential_decay_length_penalty": (5, 1.1)}),
         ({}, {"bad_words_ids": [[4], [5, 6], [9]], "eos_token_id": 9}, {"bad_words_ids": ((4,), (5, 6))}),
         ({}, {"forced_bos_token_id": 8, "forced_eos_token_id": 9}, {"forced_bos_token_id": 8}),
         ({}, {"forced_eos_token_id": [8, 9]}, {"forced_eos_token_id": (8, 9)}),
@@ -406,12 +423,13 @@ def test_resolve_leaves_nothing_open_that_the_sampler_reads():
     left_open = {field.name for field in dataclasses.fields(params) if getattr(params, field.name) is None}
     left_open -= {"stop_at_repetition", "draft", "draft_tokens", "draft_length"}  # which the scheduler reads
     unset = {"allowed_token_ids", "allowed_next_tokens", "logprobs", "forced_bos_token_id", "prompt_probe", "top_h"}
-    assert left_open == {*unset, "guided"}
+    assert left_open == {*unset, "guided", "exponential_decay_length_penalty", "max_time"}
 
 
 def test_a_bos_token_in_the_prompt_counts_as_new_in_the_checkpoints_lengths():
     """transformers' generate starts from <DEC> and forces <BOS>; here the decoder prompt is <DEC><BOS>."""
-    generation = {"forced_bos_token_id": 0, "max_new_tokens": 10, "min_new_tokens": 4}
+    decay = {"exponential_decay_length_penalty": (5, 1.1)}
+    generation = {"forced_bos_token_id": 0, "max_new_tokens": 10, "min_new_tokens": 4, **decay}
 
     def lengths(prompt_token_ids, **own):
         params = complete_params(
@@ -421,13 +439,13 @@ def test_a_bos_token_in_the_prompt_counts_as_new_in_the_checkpoints_lengths():
             max_positions=None,
             vocab_size=VOCAB_SIZE,
         )
-        return params.min_tokens, params.max_tokens
+        return params.min_tokens, params.exponential_decay_length_penalty[0], params.max_tokens
 
-    assert lengths([2, 0]) == (3, 9)
-    assert lengths([2]) == (4, 10)
-    assert lengths([2, 0, 7]) == (4, 10)
-    assert lengths([2, 7]) == (4, 10)
-    assert lengths([2, 0], min_tokens=4, max_tokens=10) == (4, 10)  # the user's own are as they say
+    assert lengths([2, 0]) == (3, 4, 9)
+    assert lengths([2]) == (4, 5, 10)
+    assert lengths([2, 0, 7]) == (4, 5, 10)
+    assert lengths([2, 7]) == (4, 5, 10)
+    assert lengths([2, 0], min_tokens=4, max_tokens=10, **decay) == (4, 5, 10)  # the user's own are as they say
 
 
 def test_bad_words_are_tokenized_as_words_and_within_words(tiny_en_dir):
@@ -452,7 +470,9 @@ def test_resolve_keeps_what_the_user_gave():
         "num_beams": 1, "num_beam_groups": 1, "diversity_penalty": 0.0,
         "num_return_sequences": 1, "length_penalty": 0.5, "early_stopping": True,
         "no_repeat_ngram_size": 2, "encoder_no_repeat_ngram_size": 3, "bad_words_ids": [[4, 5]],
-        "forced_bos_token_id": 3, "forced_eos_token_id": 4,
+        "forced_bos_token_id": 3, "forced_eos_token_id": 4, "encoder_repetition_penalty": 1.1, "max_time": 9.0,
+        "exponential_decay_length_penalty": (2, 1.1), "remove_invalid_values": True, "renormalize_logits": True,
+        "sequence_bias": {(4, 5): 1.0},
     }  # fmt: skip
     params = SamplingParams(**own)
     generation = {"do_sample": True, "temperature": 0.1, "top_k": 1, "top_p": 0.1, "repetition_penalty": 9.0}

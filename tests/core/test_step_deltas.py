@@ -157,6 +157,7 @@ KINDS = [
     SamplingParams(temperature=0.9, seed=5, n=3, max_tokens=20, logprobs=1),
     SamplingParams(num_beams=3, num_return_sequences=2, max_tokens=20),
     SamplingParams(temperature=0.0, max_tokens=15, encoder_no_repeat_ngram_size=2, repetition_penalty=1.3),
+    SamplingParams(temperature=0.0, max_tokens=9, encoder_repetition_penalty=2.0, sequence_bias={(7, 8): 3.0}),
     SamplingParams(temperature=0.0, max_tokens=12, logits_processors=(Forbids(7),)),
     SamplingParams(num_beams=2, max_tokens=9, logits_processors=(Forbids(9),), allowed_next_tokens=above_five),
 ]

@@ -46,7 +46,8 @@ MOST_USED = (
 )
 OF_TRANSCRIPTS = ("--chapters", "--markdown")
 DECODING = (  # the options of SamplingParams that have flags
-    *("num_beams", "max_tokens", "min_tokens", "length_penalty", "repetition_penalty", "no_repeat_ngram_size"),
+    *("num_beams", "max_tokens", "max_time", "min_tokens", "length_penalty", "repetition_penalty"),
+    *("encoder_repetition_penalty", "no_repeat_ngram_size"),
     *("temperature", "top_k", "top_p", "seed", "stop", "keywords", "keyword_boost", "draft", "guided"),
 )
 OF_ENCODERS = ("task", "source", "target", "truncate", "max_source_tokens", "lora")  # options of scores and embeddings

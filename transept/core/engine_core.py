@@ -267,6 +267,10 @@ class EngineCore:
         for seq in group.unfinished_seqs:
             append = self._append_draft if seq.draft_token_ids else self._append_to
             append(group, seq, output.sampled[seq.seq_id])
+        if time.monotonic() > group.deadline:
+            for seq in group.unfinished_seqs:
+                seq.status = SequenceStatus.LENGTH
+                self.stop_checker.complete_text(seq, group.sampling_params)
 
     def _append_to(self, group: SequenceGroup, seq: Sequence, tokens: list[SampledToken]) -> None:
         """Append a sequence's new token. With several tokens, the request's further samples fork from it first."""
@@ -302,8 +306,9 @@ class EngineCore:
         Dropped beams are freed first, so that the group never holds more blocks than at its admission.
         """
         params = group.sampling_params
+        late = (SequenceStatus.LENGTH, None) if time.monotonic() > group.deadline else None
         continuations = search.advance(
-            group.seqs, sampled, lambda beam, token: self.stop_checker.end_of_beam(beam, token, params)
+            group.seqs, sampled, lambda beam, token: self.stop_checker.end_of_beam(beam, token, params) or late
         )
         kept = {continuation.parent.seq_id for continuation in continuations}
         for seq in group.seqs:

@@ -17,6 +17,7 @@ from transept.core.request.ignored_settings import SUPPORTED, UNSUPPORTED, WITHO
 
 DEFAULTS = GenerationConfig._get_default_generation_params()
 WAYS: dict[str, dict[str, Any]] = {"greedy": {}, "samples": {"do_sample": True}, "beams": {"num_beams": 4}}
+CUSTOM = "in transformers 5 only as a custom generate"
 NO_LENGTH = {"max_length"}  # 20 in transformers; here as much as the decoder has positions for
 
 
@@ -33,7 +34,7 @@ def test_a_key_that_is_unset_has_transformers_default(key: str, make: type, way:
 
 
 def test_the_defaults_that_are_left_out_change_nothing() -> None:
-    assert {name: UNSUPPORTED[name] for name in UNSUPPORTED.keys() & DEFAULTS} == {
+    assert {name: UNSUPPORTED[name][0] for name in UNSUPPORTED.keys() & DEFAULTS} == {
         name: DEFAULTS[name] for name in UNSUPPORTED.keys() & DEFAULTS
     }
 
@@ -56,15 +57,18 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     [
         (
             {"guidance_scale": 1.5, "penalty_alpha": 0.6, "min_p": 0.1, "num_beams": 2},
-            "guidance_scale=1.5, penalty_alpha=0.6",
+            f"guidance_scale=1.5 (in transformers for decoder-only models), penalty_alpha=0.6 ({CUSTOM})",
         ),
         ({"num_beam_groups": 2}, "num_beam_groups=2 (beside num_beams=1)"),
         ({"num_beam_groups": 2, "num_beams": 2, "do_sample": True}, "num_beam_groups=2 (beside do_sample)"),
         ({"num_beams": 2, "diversity_penalty": 0.5}, "diversity_penalty=0.5 (without num_beam_groups)"),
-        ({"do_sample": True, "penalty_alpha": 0.4}, "penalty_alpha=0.4"),
+        ({"do_sample": True, "penalty_alpha": 0.4}, f"penalty_alpha=0.4 ({CUSTOM})"),
         ({"do_sample": True, "num_return_sequences": 3}, "num_return_sequences=3 (above num_beams=1)"),
-        ({"stop_strings": ["."], "max_time": 2.0}, "max_time=2.0, stop_strings=['.']"),
-        ({"token_healing": True, "renormalize_logits": True}, "renormalize_logits=True, token_healing=True"),
+        ({"num_beams": 2, "force_words_ids": [[5]]}, f"force_words_ids=[[5]] ({CUSTOM})"),
+        (
+            {"token_healing": True, "renormalize_logits": True},
+            "token_healing=True (in transformers for prompts of decoder-only models)",
+        ),
         ({"num_beam": 4, "lang_to_id": {"en": 1}, "heads": [[1, 2]], "_private": 1}, "num_beam=4"),
     ],
 )
@@ -85,6 +89,7 @@ def test_what_is_not_followed_is_named(
         {"num_beams": 4, "num_return_sequences": 4, "early_stopping": True, "top_p": 0.9, "do_sample": False},
         {"do_sample": True, "num_beams": 4, "top_p": 0.9, "temperature": 0.8},
         {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5},
+        {"stop_strings": ["."], "max_time": 2.0, "sequence_bias": [[[4], 1.0]], "encoder_repetition_penalty": 1.1},
         {"use_cache": True, "output_scores": True, "num_assistant_tokens": 20, "lang_to_id": {}},
         DEFAULTS,
     ],
@@ -95,12 +100,16 @@ def test_what_is_followed_is_not_named(settings: dict[str, Any], caplog: pytest.
     assert told(caplog) == []
 
 
-def test_suppressed_tokens_outside_of_the_vocabulary_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_tokens_outside_of_the_vocabulary_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
     ignored = IgnoredSettings("model", vocab_size=500)
     for _ in range(2):
-        ignored.warn(PlainConfig(suppress_tokens=[1, 499, 500], begin_suppress_tokens=[-1]))
+        ignored.warn(
+            PlainConfig(
+                suppress_tokens=[1, 499, 500], begin_suppress_tokens=[-1], sequence_bias=[[[5, 501], 1.0], [[7], 1.0]]
+            )
+        )
     end = "(this model's token ids end at 499)"
-    assert told(caplog) == [f"suppress_tokens=[500] {end}, begin_suppress_tokens=[-1] {end}"]
+    assert told(caplog) == [f"suppress_tokens=[500] {end}, begin_suppress_tokens=[-1] {end}, sequence_bias=[501] {end}"]
 
 
 def test_a_family_s_own_settings_are_not_named(caplog: pytest.LogCaptureFixture) -> None:
@@ -122,12 +131,13 @@ def test_an_engine_names_them_once(bart_dir: Path, tmp_path: Path, caplog: pytes
     engine = Engine(with_settings(bart_dir, tmp_path / "model", **settings), kv_cache_bytes=1 << 22)
     (named,) = told(caplog)
     shown = WatermarkingConfig(**watermark).to_dict()
-    assert named == f"penalty_alpha=0.4, watermarking_config={shown}"
+    why = "logits_processors take transformers' WatermarkLogitsProcessor"
+    assert named == f"penalty_alpha=0.4 ({CUSTOM}), watermarking_config={shown} ({why})"
     prompt = {"prompt_tokens": [0, 9, 2]}
     engine.generate(prompt)
     engine.generate(prompt, generation_config=GenerationConfig(max_new_tokens=2, eos_token_id=2, penalty_alpha=0.5))
     engine.generate(prompt, generation_config=GenerationConfig(max_new_tokens=2, eos_token_id=2, penalty_alpha=0.5))
-    assert told(caplog) == ["penalty_alpha=0.5"]
+    assert told(caplog) == [f"penalty_alpha=0.5 ({CUSTOM})"]
 
 
 def test_draws_stay_among_the_50_likeliest(bart_dir: Path, tmp_path: Path) -> None:

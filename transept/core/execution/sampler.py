@@ -14,6 +14,7 @@ from collections.abc import Sequence as Seq
 import torch
 from torch import Tensor
 
+from transept.core.execution import score_rules
 from transept.core.execution.drawn import Chosen, SamplingRow
 from transept.core.execution.grammar_masks import GrammarMasks
 from transept.core.execution.keyword_scores import KeywordScorer, KeywordScores
@@ -68,6 +69,8 @@ class Sampler:
             noise = _beam_noise(logprobs, params, rows) if params.draws_beams else None
             if noise is not None:
                 logprobs = truncated(_tempered(logprobs, params), params, params.num_continuations)
+            if params.renormalize_logits:
+                logprobs = score_rules.normalized(logprobs)
             top = _top_k(logprobs, params.logprobs) if params.logprobs else None
             number = min(rows[0].num_samples, logprobs.shape[-1])
             if noise is not None:
@@ -116,6 +119,7 @@ class Sampler:
 
     def _process(self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> None:
         """Apply penalties, bias, rules that forbid tokens, and rules that force one. In place on [rows, vocabulary]."""
+        score_rules.apply(score_rules.EARLY_RULES, logits, params, rows)
         _penalize(logits, params, rows)
         if params.logit_bias:
             tokens, values = zip(*params.logit_bias, strict=True)
@@ -150,6 +154,7 @@ class Sampler:
         if params.forced_eos_token_id and params.max_tokens is not None:
             last = [i for i, row in enumerate(rows) if len(row.data.output_token_ids) == params.max_tokens - 1]
             self._force(logits, last, tuple(params.forced_eos_token_id))  # type: ignore[arg-type]
+        score_rules.apply(score_rules.LATE_RULES, logits, params, rows)
 
     def _force(self, logits: Tensor, rows: list[int], token_ids: tuple[int, ...]) -> None:
         """Set the logits of these tokens to 0, and all others to minus infinity."""

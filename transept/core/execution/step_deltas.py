@@ -247,7 +247,7 @@ class StepDecoder:
         seq_data: dict[int, SequenceData] = {}
         tables: dict[int, BlockTable] = {}
         if constants is not None:
-            prompt, not_repeated, num_encoder_tokens, params, functions = constants
+            prompt, encoder_tokens, num_encoder_tokens, params, functions = constants
             loaded = {name: self._load(name, pickled) for name, pickled in functions.items()}
             if loaded:
                 (allowed,) = loaded.get("allowed_next_tokens", (None,))
@@ -256,7 +256,7 @@ class StepDecoder:
         else:
             assert known is not None
             first = next(iter(known.seq_data.values()))
-            prompt, not_repeated = first.prompt_token_ids, first.encoder_token_ids
+            prompt, encoder_tokens = first.prompt_token_ids, first.encoder_token_ids
             num_encoder_tokens, params = known.num_encoder_tokens, known.sampling_params
             seq_data, tables = known.seq_data, known.block_tables
         return SequenceGroupMetadata(
@@ -265,7 +265,7 @@ class StepDecoder:
             request.encode_id,
             num_encoder_tokens,
             {
-                seq_id: seq_data.get(seq_id) or SequenceData(prompt, [], sample_index, not_repeated)
+                seq_id: seq_data.get(seq_id) or SequenceData(prompt, [], sample_index, encoder_tokens)
                 for seq_id, sample_index in request.sample_indices.items()
             },
             params,

@@ -18,6 +18,9 @@ def check_contradictions(params: Any) -> None:
         name = "min_tokens" if params.min_tokens else "ignore_eos"
         message = f"{{{name}=}} contradicts {{guided}}, which decides where the output ends; leave one of them out"
         raise refusal(params, message, name)
+    if params.guided is not None and params.remove_invalid_values:
+        message = "{remove_invalid_values} makes tokens possible that {guided} forbids; leave one of them out"
+        raise refusal(params, message, "guided")
     if params.stop_at_repetition and (params.beam_search or params.keywords):
         other = "num_beams" if params.beam_search else "keywords"
         raise refusal(params, f"{{stop_at_repetition}} does not work with {{{other}}}; leave one of them out", other)

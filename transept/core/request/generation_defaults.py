@@ -17,6 +17,7 @@ from typing import Any
 from transept.core.request.cutoffs import NEUTRAL
 from transept.core.request.keywords import Keywords
 from transept.core.request.sampling_params import SamplingParams
+from transept.core.request.score_options import NO_RULE, biased
 from transept.options import refusal
 
 UNBOUNDED_MAX_TOKENS = 256  # if neither the model nor its generation config sets a bound
@@ -24,7 +25,7 @@ DEFAULT_TOP_K = 50  # transformers' default for a checkpoint that samples and ha
 
 FORBIDDING = (  # settings that forbid tokens
     *("min_length", "min_new_tokens", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids"),
-    *("suppress_tokens", "begin_suppress_tokens"),
+    *("suppress_tokens", "begin_suppress_tokens", "remove_invalid_values"),
 )
 
 
@@ -83,6 +84,11 @@ def complete(
         eos_token_ids = of_config or tuple(eos_token_ids)
     else:
         eos_token_ids = tuple(params.eos_token_ids)
+    rules = {name: given(name, neutral) for name, neutral in NO_RULE.items()}
+    rules["sequence_bias"] = _known_runs(rules["sequence_bias"], params, vocab_size)
+    decay = rules["exponential_decay_length_penalty"]
+    if decay is not None and params.exponential_decay_length_penalty is None:
+        rules["exponential_decay_length_penalty"] = (decay[0] - num_forced, decay[1])
     max_tokens = _max_tokens(params, generation_config, len(prompt_token_ids), num_forced, max_positions)
     min_tokens = params.min_tokens
     if min_tokens is None:
@@ -93,6 +99,9 @@ def complete(
         min_tokens=min_tokens,
         temperature=temperature,
         **{name: cutoff(name, neutral) for name, neutral in NEUTRAL.items()},
+        **rules,
+        max_time=given("max_time", None),
+        stop=params.stop or (getattr(generation_config, "stop_strings", None) if params.detokenize else None) or (),
         num_beams=num_beams,
         num_beam_groups=num_groups,
         diversity_penalty=given("diversity_penalty", 0.0) if num_groups > 1 else params.diversity_penalty or 0.0,
@@ -209,6 +218,13 @@ def _min_tokens(generation_config: Any, prompt_length: int, num_forced: int) -> 
     return max(0, (getattr(generation_config, "min_length", None) or 0) - prompt_length)
 
 
+def _known_runs(bias: Any, params: SamplingParams, vocab_size: int) -> Any:
+    """Return the biases of sequences without a setting's sequences that the vocabulary lacks."""
+    if params.sequence_bias is not None or not bias:
+        return bias
+    return tuple((tokens, value) for tokens, value in biased(bias) if max(tokens, default=0) < vocab_size)
+
+
 def _bad_words_ids(words: Sequence[Sequence[int]], eos_token_ids: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     """Remove sequences of a single end-of-sequence token, as transformers does."""
     return tuple(tuple(word) for word in words if not (len(word) == 1 and word[0] in eos_token_ids))
@@ -221,6 +237,7 @@ def _check_vocabulary(params: SamplingParams, vocab_size: int) -> None:
         "allowed_token_ids": params.allowed_token_ids or (),
         "suppress_tokens": params.suppress_tokens or (),
         "begin_suppress_tokens": params.begin_suppress_tokens or (),
+        "sequence_bias": [token for word, _ in params.sequence_bias or () for token in word],
         "bad_words_ids": [token for word in params.bad_words_ids or () for token in word],
         "keywords": params.keywords.token_ids if isinstance(params.keywords, Keywords) else (),
         "forced_bos_token_id": () if forced_bos is None else (forced_bos,),

@@ -11,6 +11,7 @@ from typing import Any
 
 from transept.core.request.cutoffs import NEUTRAL
 from transept.core.request.sampling_params import SamplingParams
+from transept.core.request.score_options import NO_RULE
 from transept.errors import CheckpointError, ParameterError
 
 OF_SAMPLING = ("temperature", *NEUTRAL)
@@ -24,6 +25,9 @@ OF_EVERY_REQUEST = (
     "repetition_penalty",
     "no_repeat_ngram_size",
     "encoder_no_repeat_ngram_size",
+    "max_time",
+    "stop_strings",
+    *NO_RULE,
 )
 LENGTHS = ("max_length", "max_new_tokens", "min_length", "min_new_tokens")
 CONTROL_TOKENS = ("bos_token_id", "decoder_start_token_id", "eos_token_id", "forced_bos_token_id", "pad_token_id")
@@ -39,7 +43,7 @@ def check_generation_settings(settings: Mapping[str, Any], file: Path) -> None:
     if not isinstance(do_sample, bool | None):
         raise CheckpointError(f'"{file}": do_sample must be true or false, not {do_sample!r}')
     for name in (*OF_EVERY_REQUEST, *(OF_SAMPLING if do_sample else ())):
-        one: dict[str, Any] = {name: settings.get(name)}
+        one: dict[str, Any] = {} if settings.get(name) is None else {name: settings[name]}
         try:
             SamplingParams(**one)
         except ParameterError as error:

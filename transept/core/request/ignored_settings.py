@@ -11,25 +11,20 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from transept.core.request.cutoffs import NEUTRAL
+from transept.core.request.score_options import NO_RULE, biased
 
 logger = logging.getLogger(__name__)
 
-# Settings that change the tokens and have no counterpart here, each with the value that has no effect.
-UNSUPPORTED: Mapping[str, Any] = {
-    "constraints": None,
-    "dola_layers": None,
-    "encoder_repetition_penalty": 1.0,
-    "exponential_decay_length_penalty": None,
-    "force_words_ids": None,
-    "guidance_scale": 1.0,
-    "max_time": None,
-    "penalty_alpha": 0.0,
-    "remove_invalid_values": False,
-    "renormalize_logits": False,
-    "sequence_bias": None,
-    "stop_strings": None,
-    "token_healing": False,
-    "watermarking_config": None,
+# Settings that change the tokens and have no counterpart here, each with the value that has no effect, and the reason.
+_MOVED = "in transformers 5 only as a custom generate"
+UNSUPPORTED: Mapping[str, tuple[Any, str]] = {
+    "constraints": (None, _MOVED),
+    "dola_layers": (None, _MOVED),
+    "force_words_ids": (None, _MOVED),
+    "guidance_scale": (1.0, "in transformers for decoder-only models"),
+    "penalty_alpha": (0.0, _MOVED),
+    "token_healing": (False, "in transformers for prompts of decoder-only models"),
+    "watermarking_config": (None, "logits_processors take transformers' WatermarkLogitsProcessor"),
 }
 # How transformers computes, caches and returns: these do not change the tokens.
 WITHOUT_EFFECT = frozenset(
@@ -49,7 +44,7 @@ SUPPORTED = frozenset(
         *("encoder_no_repeat_ngram_size", "eos_token_id", "forced_bos_token_id", "forced_eos_token_id"),
         *("length_penalty", "max_length", "max_new_tokens", "min_length", "min_new_tokens", "no_repeat_ngram_size"),
         *("num_beams", "num_return_sequences", "pad_token_id", "repetition_penalty", "suppress_tokens", "do_sample"),
-        *("temperature", *NEUTRAL, "num_beam_groups", "diversity_penalty"),
+        *("temperature", *NEUTRAL, "num_beam_groups", "diversity_penalty", *NO_RULE, "max_time", "stop_strings"),
     }
 )
 SUPPRESSED = ("suppress_tokens", "begin_suppress_tokens")
@@ -80,13 +75,15 @@ class IgnoredSettings:
             logger.warning('ignoring unsupported settings of "%s": %s', self.model, ", ".join(new))
 
     def _outside(self, settings: Mapping[str, Any]) -> list[str]:
-        """Return the suppressed token ids that the vocabulary lacks, by their settings."""
+        """Return the token ids that the vocabulary lacks, by their settings."""
         if self.vocab_size is None:
             return []
+        tokens = {name: _listed(settings.get(name)) for name in SUPPRESSED}
+        tokens["sequence_bias"] = [token for word in dict(biased(settings.get("sequence_bias"))) for token in word]
         return [
             f"{name}={outside} (this model's token ids end at {self.vocab_size - 1})"
-            for name in SUPPRESSED
-            if (outside := [token for token in _listed(settings.get(name)) if not 0 <= token < self.vocab_size])
+            for name, listed in tokens.items()
+            if (outside := [token for token in listed if not 0 <= token < self.vocab_size])
         ]
 
     def _unknown(self, settings: Mapping[str, Any]) -> list[str]:
@@ -106,8 +103,8 @@ def _listed(tokens: Sequence[int] | int | None) -> Sequence[int]:
 def _not_followed(settings: Mapping[str, Any]) -> list[str]:
     """Return known keys whose ignored values would change the output, with these values."""
     found = [
-        f"{name}={value.to_dict() if hasattr(value, 'to_dict') else value}"
-        for name, neutral in UNSUPPORTED.items()
+        f"{name}={value.to_dict() if hasattr(value, 'to_dict') else value} ({why})"
+        for name, (neutral, why) in UNSUPPORTED.items()
         if (value := settings.get(name)) not in (None, neutral)
     ]
     num_beams, num_groups = settings.get("num_beams", 1), settings.get("num_beam_groups", 1)

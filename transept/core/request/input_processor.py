@@ -87,6 +87,8 @@ class InputProcessor:
             raise
         except Exception as error:  # any kind: a plugin's mapper may raise anything
             raise RequestFailedError.of(error) from error
+        if not inputs.encoder.token_ids:
+            _check_encoder_rules(request.sampling_params)
         if adapter is not None:
             inputs = _encoded_with(adapter, inputs)
         return PreparedRequest(inputs, self._params(request, inputs.decoder.token_ids), adapter=adapter)
@@ -163,6 +165,14 @@ def _check_pooling(request: Request) -> None:
             param="pooling",
             others=("sampling_params", "generation_config"),
         )
+
+
+def _check_encoder_rules(params: SamplingParams | None) -> None:
+    """Raise ParameterError for parameters about the tokens of an encoder's prompt, which has none."""
+    if params is not None and params.reads_encoder_tokens:
+        name = "encoder_no_repeat_ngram_size" if params.encoder_no_repeat_ngram_size else "encoder_repetition_penalty"
+        advice = "leave it out, or give a text or token ids"
+        raise refusal(params, f"{{{name}=}} needs tokens in the encoder's prompt, which has none here; {advice}", name)
 
 
 def _encoded_with(adapter: Adapter, inputs: EncoderDecoderInputs) -> EncoderDecoderInputs:

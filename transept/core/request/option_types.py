@@ -17,6 +17,7 @@ class SingleTextKeywords(TypedDict, total=False):
 
     n: int
     max_tokens: int | None
+    max_time: float | None
     min_tokens: int | None
     temperature: float | None
     top_k: int | None
@@ -38,6 +39,11 @@ class SingleTextKeywords(TypedDict, total=False):
     frequency_penalty: float
     no_repeat_ngram_size: int | None
     encoder_no_repeat_ngram_size: int | None
+    encoder_repetition_penalty: float | None
+    exponential_decay_length_penalty: Sequence[float] | None
+    remove_invalid_values: bool | None
+    renormalize_logits: bool | None
+    sequence_bias: Sequence[tuple[Sequence[int], float]] | Mapping[Sequence[int], float] | None
     logit_bias: Mapping[int, float] | Sequence[tuple[int, float]]
     allowed_token_ids: Sequence[int] | None
     suppress_tokens: Sequence[int] | None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
-from transept.core.request import beam_options, cutoffs
+from transept.core.request import beam_options, cutoffs, score_options
 from transept.core.request import sampling_values as values
 from transept.core.request.contradictions import check_contradictions
 from transept.core.request.draft_options import DRAFT, DRAFT_LENGTH, DRAFT_TOKENS, GivenDraft
@@ -39,6 +39,7 @@ KEY_OF_BEAMS = (
     *("repetition_penalty", "presence_penalty", "frequency_penalty", "no_repeat_ngram_size"),
     *("encoder_no_repeat_ngram_size", "logit_bias", "allowed_token_ids", "suppress_tokens", "begin_suppress_tokens"),
     *("bad_words_ids", "forced_bos_token_id", "logits_processors", "allowed_next_tokens", "logprobs", "keywords"),
+    *score_options.NO_RULE,
 )
 KEY_OF_SAMPLES = ("temperature", *cutoffs.NEUTRAL, *KEY_OF_BEAMS)
 
@@ -66,6 +67,7 @@ class SamplingParams:
             ge=1,
         ),
     ] = None
+    max_time: Annotated[float | None, score_options.MAX_TIME] = None
     min_tokens: Annotated[
         int | None,
         _count(
@@ -126,6 +128,11 @@ class SamplingParams:
             "write no sequence of this many tokens that the encoder's prompt contains", "Special tokens included.", ge=0
         ),
     ] = None
+    encoder_repetition_penalty: Annotated[float | None, score_options.ENCODER_REPETITION_PENALTY] = None
+    exponential_decay_length_penalty: Annotated[Sequence[float] | None, score_options.EXPONENTIAL_DECAY] = None
+    remove_invalid_values: Annotated[bool | None, score_options.REMOVE_INVALID_VALUES] = None
+    renormalize_logits: Annotated[bool | None, score_options.RENORMALIZE_LOGITS] = None
+    sequence_bias: Annotated[Sequence[tuple[Sequence[int], float]] | None, score_options.SEQUENCE_BIAS] = None
     logit_bias: Annotated[
         Mapping[int, float] | tuple[tuple[int, float], ...],
         Option("token id -> value added to its logit", parse=values.logit_bias),
@@ -243,7 +250,7 @@ class SamplingParams:
         ends: tuple[Hashable, ...] = ()
         if self.guided is not None:  # rows may have different ones
             ends = ("guided", self.eos_token_ids)
-        elif self.min_tokens:
+        elif self.min_tokens or self.exponential_decay_length_penalty:
             ends = (self.min_tokens, self.eos_token_ids, self.stop_token_ids)
         last = (self.max_tokens, self.forced_eos_token_id) if self.forced_eos_token_id else ()
         names = KEY_OF_BEAMS if self.beam_search and not self.draws_beams else KEY_OF_SAMPLES
@@ -285,8 +292,14 @@ class SamplingParams:
     def reads_tokens(self) -> bool:
         """True if the choice of a token depends on earlier tokens, and not only on their number."""
         penalized = (self.repetition_penalty or 1.0) != 1.0 or self.presence_penalty or self.frequency_penalty
+        runs = self.forbids_runs or any(len(tokens) > 1 for tokens, _ in self.sequence_bias or ())
         functions = self.logits_processors or self.allowed_next_tokens
-        return bool(penalized or self.forbids_runs or functions or self.keywords or self.guided)
+        return bool(penalized or runs or functions or self.keywords or self.guided)
+
+    @property
+    def reads_encoder_tokens(self) -> bool:
+        """True if the choice of a token depends on the encoder's prompt."""
+        return bool(self.encoder_no_repeat_ngram_size) or (self.encoder_repetition_penalty or 1.0) != 1.0
 
     @property
     def forbids_runs(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,7 @@ class SequenceGroup:
         self.adapter = request.adapter
         self.adapter_slot: int | None = None  # set by the scheduler while it runs, if it has an adapter
         self.arrival = arrival
+        self.deadline = math.inf if params.max_time is None else time.monotonic() + params.max_time
         self.beam_search: BeamSearch | None = None
         num_forced = num_forced_tokens(inputs.decoder.token_ids, params.forced_bos_token_id)
         if follows_keywords(params):
@@ -125,7 +127,7 @@ class SequenceGroup:
     ) -> SequenceGroupMetadata:
         """Return the group's part of a step. block_tables: of the unfinished sequences."""
         inputs, params = self.encoder_seq.inputs.encoder, self.sampling_params
-        not_repeated = inputs.token_ids if params.encoder_no_repeat_ngram_size else ()
+        encoder_tokens = inputs.token_ids if params.reads_encoder_tokens else ()
         return SequenceGroupMetadata(
             request_id=self.request_id,
             is_prefill=is_prefill,
@@ -133,7 +135,7 @@ class SequenceGroup:
             num_encoder_tokens=inputs.num_tokens,
             seq_data={
                 seq.seq_id: SequenceData(
-                    seq.prompt_token_ids, seq.output_token_ids, seq.sample_index, not_repeated, seq.draft_token_ids
+                    seq.prompt_token_ids, seq.output_token_ids, seq.sample_index, encoder_tokens, seq.draft_token_ids
                 )
                 for seq in self.unfinished_seqs
             },

@@ -32,7 +32,7 @@ def num_blocks_behind(num_tokens: int, window: int | None, block_size: int) -> i
 class SequenceData:
     """A decoder sequence, for the execution side. The lists are live: they grow with it.
 
-    encoder_token_ids: the encoder's prompt if the request forbids repeating it, else empty.
+    encoder_token_ids: the encoder's prompt if the choice of tokens depends on it, else empty.
     draft_token_ids: the sequence's probable next tokens. The step also computes the tokens after these.
     """
 

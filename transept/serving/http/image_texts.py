@@ -36,7 +36,15 @@ PDF_MARK = b"%PDF-"
 MARK_WITHIN = 1024  # bytes of a file in which PDF readers look for the %PDF mark
 
 SAMPLING = (  # fields of SamplingParams that are numbers
-    *("num_beams", "max_tokens", "min_tokens", "length_penalty", "no_repeat_ngram_size", "repetition_penalty"),
+    *(
+        "num_beams",
+        "max_tokens",
+        "max_time",
+        "min_tokens",
+        "length_penalty",
+        "no_repeat_ngram_size",
+        "repetition_penalty",
+    ),
     *("temperature", "top_k", "top_p", "seed"),
 )
 
