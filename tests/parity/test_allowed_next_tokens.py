@@ -81,6 +81,42 @@ def test_titles_rank_as_in_transformers(
             assert scores == pytest.approx(result.sequences_scores.tolist(), rel=1e-4, abs=1e-5)
 
 
+NOT_A_HYPOTHESIS = -1e7  # transformers fills up with beams of such scores, of which -1e9 is a part
+
+
+@pytest.mark.parametrize("num_beams", [1, 2, 4])
+@pytest.mark.parametrize("settings", [{}, {"min_new_tokens": 3}, {"min_new_tokens": 5, "repetition_penalty": 1.5}])
+@pytest.mark.parametrize("no_repeat_ngram_size", [0, 1, 2])
+def test_fewer_titles_than_beams(
+    model: BartForConditionalGeneration,
+    engine: Engine,
+    trie: Trie,
+    num_beams: int,
+    settings: dict[str, Any],
+    no_repeat_ngram_size: int,
+) -> None:
+    """Only hypotheses that a search found are returned; each has its score in transformers."""
+    few = Trie([[3, 59, 28], [22], [41, 9, 41]])
+    config = config_of(num_beams, no_repeat_ngram_size=no_repeat_ngram_size, **settings)
+    model.generation_config = config
+    for titles in (trie, few):
+        (output,) = engine.generate(
+            GIVEN, SamplingParams(allowed_next_tokens=titles.of_tokens), generation_config=config
+        )
+        result = model.generate(
+            torch.tensor([PROMPT]),
+            prefix_allowed_tokens_fn=titles.of_transformers,
+            return_dict_in_generate=True,
+            output_scores=True,
+        )
+        rows = [without_padding(row) for row in result.sequences.tolist()]
+        if num_beams > 1:
+            found = [each for each in result.sequences_scores.tolist() if each > NOT_A_HYPOTHESIS]
+            assert [each.score for each in output.outputs] == pytest.approx(found, rel=1e-4, abs=1e-5)
+            rows = rows[: len(found)]
+        assert [tuple(each.token_ids) for each in output.outputs] == rows
+
+
 def test_a_logits_processor_ranks_otherwise(engine: Engine, trie: Trie) -> None:
     """It is normalized again, so a title's score counts only the choices between titles."""
 
