@@ -4,74 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from drafted import drafted
-from torch import Tensor
+from drafted import (
+    CHECKPOINTS,
+    GREEDY,
+    HERE,
+    KINDS,
+    WORDS,
+    assert_nothing_is_held,
+    assert_same,
+    drafted,
+    refuse_wrong_tokens,
+)
 from windowed_bart import put_windows
 
 from transept import Engine, ParameterError, RequestOutput, SamplingParams
 from transept.core.scheduling.draft_lengths import DraftLengths
-from transept.core.scheduling.drafter import Drafter, DraftText
-from transept.core.scheduling.step import SequenceData
-
-CHECKPOINTS = Path(__file__).parents[1] / "data" / "cmudict"
-HERE = {"device": "cuda" if torch.cuda.is_available() else "cpu", "dtype": "float32", "kv_cache_bytes": 1 << 26}
-WORDS = ["grapheme", "ox", "transept", "a", "engine", "nave", "crossing", "choir", "apse", "vault", "tower", "it"]
-GREEDY = SamplingParams(temperature=0.0, max_tokens=24, ignore_eos=True)
-
-
-def no_doubles(logits: Tensor, rows: Sequence[SequenceData]) -> None:
-    """A processor that reads the last token of each row."""
-    for index, row in enumerate(rows):
-        logits[index, row.token_ids[-1]] = float("-inf")
-
-
-def refuse_wrong_tokens(logits: Tensor, rows: Sequence[SequenceData]) -> None:
-    """A processor that raises for a token that it never allows."""
-    for row in rows:
-        if 7 in row.output_token_ids:
-            raise ValueError("7 cannot be here")
-    logits[:, 7] = float("-inf")
-
-
-KINDS = [
-    GREEDY,
-    SamplingParams(temperature=0.0, max_tokens=24),
-    SamplingParams(temperature=0.0, max_tokens=1),
-    SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True, min_tokens=12, forced_eos_token_id=2),
-    SamplingParams(temperature=0.0, max_tokens=19, logprobs=3, begin_suppress_tokens=[5], suppress_tokens=[9]),
-    SamplingParams(temperature=0.0, max_tokens=16, ignore_eos=True, repetition_penalty=1.5, frequency_penalty=0.5),
-    SamplingParams(temperature=0.0, max_tokens=16, ignore_eos=True, no_repeat_ngram_size=2, logit_bias={11: 1.0}),
-    SamplingParams(temperature=0.0, max_tokens=20, ignore_eos=True, stop=["AH", "K S"], min_tokens=3),
-    SamplingParams(temperature=0.0, max_tokens=20, stop_token_ids=[12], allowed_token_ids=[*range(2, 40)]),
-    SamplingParams(temperature=0.0, max_tokens=14, ignore_eos=True, logits_processors=[no_doubles]),
-    SamplingParams(temperature=0.0, max_tokens=14, ignore_eos=True, logits_processors=[refuse_wrong_tokens]),
-    SamplingParams(temperature=1.0, seed=3, max_tokens=20, ignore_eos=True, logprobs=2),
-    SamplingParams(temperature=0.7, seed=4, max_tokens=12, n=3, top_k=10, ignore_eos=True),
-    SamplingParams(temperature=1.0, seed=4, max_tokens=9, n=2, keywords=[[11, 12]]),
-    SamplingParams(temperature=0.0, max_tokens=9, keywords=[[11, 12]]),  # a keyword search, without drafts
-    SamplingParams(num_beams=3, max_tokens=9),
-]
-
-
-def results(output: RequestOutput) -> list[Any]:
-    return [
-        (each.token_ids, each.text, each.finish_reason, each.stop_reason, each.logprobs and [*map(set, each.logprobs)])
-        for each in output.outputs
-    ]
-
-
-def assert_same(ours: list[RequestOutput], theirs: list[RequestOutput]) -> None:
-    for one, other in zip(ours, theirs, strict=True):
-        assert one.error is None
-        assert results(one) == results(other)
-        for mine, expected in zip(one.outputs, other.outputs, strict=True):
-            assert mine.cumulative_logprob == pytest.approx(expected.cumulative_logprob, abs=1e-3)
+from transept.core.scheduling.drafter import DraftText, TextDrafter
 
 
 def with_drafts(params: list[SamplingParams], outputs: list[RequestOutput], engine: Engine) -> list[SamplingParams]:
@@ -85,12 +36,6 @@ def plain(request: pytest.FixtureRequest) -> tuple[Engine, list[str], list[Sampl
     engine = Engine(CHECKPOINTS / request.param, **HERE)
     words, params = WORDS * 4, [*(KINDS * 3)]
     return engine, words, params, engine.generate(words, params, progress=False)
-
-
-def assert_nothing_is_held(engine: Engine) -> None:
-    manager = engine.block_manager
-    manager.check_integrity()
-    assert manager.num_free_device_blocks == manager.num_device_blocks
 
 
 def test_a_batch_of_all_kinds(plain: Any) -> None:
@@ -185,9 +130,26 @@ def test_texts_are_drafts_too(plain: Any) -> None:
     assert engine.core.statistics.num_accepted_tokens > before
 
 
-def test_a_beam_search_refuses_drafts() -> None:
-    with pytest.raises(ParameterError, match="a beam search uses no draft; leave it out, or set num_beams=1"):
-        SamplingParams(num_beams=2, draft="lookup")
+@pytest.mark.parametrize("option", [{"draft": "lookup"}, {"draft_tokens": [5]}, {"draft_length": 3}])
+def test_a_beam_search_refuses_drafts(option: dict[str, Any]) -> None:
+    message = f"a beam search uses no {next(iter(option))}; leave it out, or set num_beams=1"
+    with pytest.raises(ParameterError, match=message):
+        SamplingParams(num_beams=2, **option)
+
+
+@pytest.mark.parametrize("given", [5, b"ox", {"a": 1}])
+def test_a_draft_is_a_text_or_a_list(given: Any) -> None:
+    with pytest.raises(ParameterError, match=r"draft_tokens must be a text or a list of token ids, not .*\. Give"):
+        SamplingParams(draft_tokens=given)
+
+
+def test_a_length_needs_a_draft(plain: Any) -> None:
+    engine = plain[0]
+    with pytest.raises(ParameterError, match=r"draft_length=3 has no draft to bound; set draft='lookup' or draft_tok"):
+        engine.generate("ox", SamplingParams(temperature=0.0, draft_length=3))
+    engine.generate(
+        "ox", SamplingParams(temperature=0.0, draft_tokens=[], draft_length=3, max_tokens=2)
+    )  # as before a first output
 
 
 def test_unknown_tokens_are_refused(plain: Any) -> None:
@@ -211,7 +173,7 @@ def test_unknown_tokens_are_refused(plain: Any) -> None:
 )
 def test_proposals(text: list[int], is_expected: bool, output: list[int], proposed: list[int]) -> None:
     """The output grows token by token."""
-    drafter = Drafter(DraftText(text, is_expected))
+    drafter = TextDrafter(DraftText(text, is_expected))
     for end in range(len(output) + 1):
         grown = drafter.propose([0], output[:end], 3)
     assert grown == proposed
@@ -220,16 +182,16 @@ def test_proposals(text: list[int], is_expected: bool, output: list[int], propos
 def test_lengths_follow_acceptance_and_times() -> None:
     """If a row costs a tenth of a step, good drafts are long, and bad ones rest. Dear rows are not tried."""
     lengths, text = DraftLengths(), DraftText(range(100), is_expected=True)
-    good, bad = Drafter(text), Drafter(text)
-    assert lengths.choose([good], [8], 1) == [0]  # no time is known
-    lengths.times(1).ended(0, 1.0)
-    lengths.times(1).ended(4, 1.4)
+    good, bad = TextDrafter(text), TextDrafter(text)
+    assert lengths.choose([good], [8], 1, 32) == [0]  # no time is known
+    lengths.times(1).ended(0, 0, 1.0)
+    lengths.times(1).ended(4, 0, 1.4)
     for _ in range(40):
         lengths.judged(good, good.strength, 8, 0)
         lengths.judged(bad, bad.strength, 0, 1)
-    assert lengths.choose([good], [8], 1) == [8]
-    assert lengths.choose([bad], [8], 1) == [0]
+    assert lengths.choose([good], [8], 1, 32) == [8]
+    assert lengths.choose([bad], [8], 1, 32) == [0]
     assert bad.num_resting > 0
-    lengths.times(32).ended(0, 1.0)
-    lengths.times(32).ended(8, 1.4)
-    assert lengths.choose([good, bad], [8, 8], 32) == [0, 0]
+    lengths.times(32).ended(0, 0, 1.0)
+    lengths.times(32).ended(8, 0, 1.4)
+    assert lengths.choose([good, bad], [8, 8], 32, 32) == [0, 0]

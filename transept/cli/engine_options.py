@@ -24,6 +24,7 @@ NAMES = (
     "plugin",
     "adapters",
     "merge_adapter",
+    "draft_model",
 )
 ALIASES = sorted({alias.name for name in NAMES for alias in declared(EngineConfig)[name].aliases if alias.values})
 LIMITS = ("max_audio_seconds", "max_text_characters")

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from transept.core.parallel.devices import check_eager, check_gpus, other_accelerator
 from transept.core.parallel.launcher import Launcher
 from transept.core.request.adapter_options import MAX_ADAPTER_RANK, MAX_ADAPTERS, MERGE_ADAPTER, NAMED_ADAPTERS
+from transept.core.request.draft_options import DRAFT_MODEL
 from transept.core.request.limits import DEFAULT_LIMITS, Limits
 from transept.errors import ParameterError
 from transept.option_names import Alias
@@ -200,6 +201,7 @@ class EngineConfig:
     max_adapters: Annotated[int, MAX_ADAPTERS] = 8
     max_adapter_rank: Annotated[int, MAX_ADAPTER_RANK] = 64
     merge_adapter: Annotated[str | None, MERGE_ADAPTER] = None
+    draft_model: Annotated[str | None, DRAFT_MODEL] = None
     block_size: Annotated[int, Option("slots (tokens) of a cache block", ge=1, le=1 << 16)] = 64
     kv_cache_dtype: Annotated[
         Literal["auto", "fp8"],

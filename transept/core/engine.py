@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from tqdm import tqdm
 
 from transept.core.checkpoints.adapters import Adapters
+from transept.core.checkpoints.draft_model import find_draft_model
 from transept.core.checkpoints.model_description import ModelDescription, check_default_prompt, describe_model
 from transept.core.checkpoints.parallel_sizes import check_parallel_sizes
 from transept.core.checkpoints.source import locate
@@ -75,6 +76,8 @@ class Engine(Closable):
         config = EngineConfig(model=cast(str, model), **cast("dict[str, Any]", options))
         described = describe(config)
         with _IMPORTING:
+            drafting = find_draft_model(config, described)
+        with _IMPORTING:
             self.view = described.view
             self.source_tokenizer, self.tokenizer = tokenizers_of(described.spec, self.view)
             self.generation_config = self.view.generation_config
@@ -90,7 +93,7 @@ class Engine(Closable):
         )
         self.adapters.load_all(config.adapters)
         limits = config.scheduler_config(shape.max_source_positions, shape.max_target_positions)
-        worker_config = WorkerConfig(checkpoint.path, config, limits)
+        worker_config = WorkerConfig(checkpoint.path, config, limits, drafting.path, drafting.shares_encoder)
         if config.num_ranks == 1:
             self.executor: Executor = InProcessExecutor(worker_config, described)
         else:
@@ -110,10 +113,12 @@ class Engine(Closable):
         self.scheduler = Scheduler(limits, self.block_manager, slices)
         self.scheduler.adapters = AdapterSlots(config.max_adapters)
         self.scheduler.drafting.vocab_size = shape.vocab_size
+        self.scheduler.drafting.model_shape = drafting.shape
         self.preprocess = InputPreprocessor(
             self.spec, self.view, shape, (self.source_tokenizer, self.tokenizer), config.limits
         )
-        self.inputs = InputProcessor(self.preprocess, ignored_settings, config.max_num_seqs, self.adapters.find)
+        num_seqs, has_draft_model = config.max_num_seqs, drafting.path is not None
+        self.inputs = InputProcessor(self.preprocess, ignored_settings, num_seqs, self.adapters.find, has_draft_model)
         self.core = EngineCore(self.executor, self.scheduler, StopChecker(self.tokenizer))
         self.runner = JobRunner(self.core, self.inputs, config.max_num_seqs, config.limits.max_queue_length)
         self._owner: threading.Thread | None = None  # the thread that uses the engine

@@ -45,6 +45,7 @@ class EngineKeywords(TypedDict, total=False):
     max_adapters: int
     max_adapter_rank: int
     merge_adapter: str | os.PathLike[str] | None
+    draft_model: str | os.PathLike[str] | None
     block_size: int
     kv_cache_dtype: Literal["auto", "fp8"]
     kv_cache_bytes: int | None

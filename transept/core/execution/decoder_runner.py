@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from transept.core.attention.metadata import AttentionMetadata
 from transept.core.execution.checked_model import CheckedModel
 from transept.core.execution.decode_graphs import DecodeGraphs
 from transept.core.execution.drawn import Drawn
@@ -51,7 +52,7 @@ class DecoderRunner:
         self.backend, self.ranks, self.stage = context.attention_backend, context.group, context.stage
         self._model, self._cache, self._block_size, self._adapters = model, cache, block_size, adapters
         self._device = cache.layers[0].device
-        self._most_spans = MOST_QUERIES if self._device.type == "cpu" else 0  # limit for a new request without graphs
+        self.most_spans = MOST_QUERIES if self._device.type == "cpu" else 0  # limit for a new request without graphs
         own, layers = self.stage.decoder_layers(self.shape), cache.layers
         elsewhere = layers[0].new_empty(2, 0, *layers[0].shape[2:])  # for layers of other stages
         all_layers = range(self.shape.num_decoder_layers)
@@ -76,12 +77,10 @@ class DecoderRunner:
     def launch(self, step: Sequence[SequenceGroupMetadata], last: Drawn | None) -> Decoded | None:
         """Compute requests kernel by kernel. Returns None except in the last pipeline stage. last: see `replay`."""
         self._cache.wait()
-        rows = DecodeRows.of(step, self._block_size, self.shape.window, self._most_spans)
+        rows = DecodeRows.of(step, self._block_size, self.shape.window, self.most_spans)
         adapters = self._adapters.rows(rows.adapters)
-        input_ids, positions, slots = upload((rows.token_ids, rows.positions, rows.slots), self._device).unbind()
+        input_ids, positions, metadata = self._planned(rows)
         put_pending(input_ids, rows.pending, last)
-        metadata = rows.metadata(self._block_size, self.shape.window, slots)
-        self.backend.plan(metadata)
         probes = PromptProbes(step, metadata, self.kv_caches, self.ranks, self.stage)
         with using(adapters):
             hidden = self._model.decode(input_ids, positions, self.kv_caches, metadata)
@@ -92,6 +91,25 @@ class DecoderRunner:
             logits = self._model.compute_logits(self._sampled(rows, hidden))
         probes.read(hidden, self._model.compute_logits)
         return Decoded(step, logits, probes)
+
+    def logits(self, rows: DecodeRows) -> Tensor:
+        """Compute rows without adapters, probes and pending tokens. Returns [sampled rows, vocabulary].
+
+        The next computation may overwrite them.
+        """
+        self._cache.wait()
+        if self.graphs is not None and (replayed := self.graphs(rows, None)) is not None:
+            return self._sampled(rows, replayed)
+        input_ids, positions, metadata = self._planned(rows)
+        hidden = self._model.decode(input_ids, positions, self.kv_caches, metadata)
+        return self._model.compute_logits(self._sampled(rows, hidden))
+
+    def _planned(self, rows: DecodeRows) -> tuple[Tensor, Tensor, AttentionMetadata]:
+        """Return token ids and positions on the device, and the attention metadata of an eager step."""
+        input_ids, positions, slots = upload((rows.token_ids, rows.positions, rows.slots), self._device).unbind()
+        metadata = rows.metadata(self._block_size, self.shape.window, slots)
+        self.backend.plan(metadata)
+        return input_ids, positions, metadata
 
     def _replayable(self, step: Sequence[SequenceGroupMetadata]) -> list[SequenceGroupMetadata]:
         """Return the requests that may be rows of a recorded step."""

@@ -65,6 +65,14 @@ class EncoderRunner:
         if self.backend.replays_encoders and self._layers:
             self.graphs = EncoderGraphs(self._model.model, self._layers, recorder, self._features_of)
 
+    def also_write(self, cross_attentions: Sequence[MakesKeysAndValues | None], layers: Sequence[Tensor]) -> None:
+        """Write keys and values of these layers, too, with the same block tables: those of a draft model.
+
+        Called before `record`.
+        """
+        pairs = zip(cross_attentions, layers, strict=True)
+        self._layers += [(attention, kv_cache) for attention, kv_cache in pairs if attention is not None]
+
     def __call__(self, encodes: Sequence[Encode], embeddings: dict[int, Tensor]) -> None:
         """Encode inputs and write their keys and values. Raises the model's errors.
 

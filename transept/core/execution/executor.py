@@ -21,12 +21,15 @@ class WorkerConfig:
     """Everything a worker needs to build its model and its cache. Can be pickled, for workers in other processes.
 
     path: the checkpoint's directory. config: resolved for this machine, see `EngineConfig.on_this_machine`. limits: the
-    budgets of a step.
+    budgets of a step. draft_path: the draft model's directory, if there is one. shares_encoder: True if it reads the
+    output of the model's encoder.
     """
 
     path: Path
     config: EngineConfig
     limits: SchedulerConfig
+    draft_path: Path | None = None
+    shares_encoder: bool = False
 
 
 @dataclass(frozen=True)

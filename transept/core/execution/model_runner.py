@@ -17,6 +17,7 @@ from torch import Tensor
 from transept.core.execution.checked_model import CheckedModel
 from transept.core.execution.decoder_runner import DecoderRunner
 from transept.core.execution.device_errors import fatal_errors_end_the_engine
+from transept.core.execution.draft_runner import DraftRunner
 from transept.core.execution.drawn import Chosen, Drawn, SamplingRow
 from transept.core.execution.embeddings import Embeddings
 from transept.core.execution.encoder_runner import EncoderRunner
@@ -69,7 +70,7 @@ class ModelRunner:
     """Runs steps on one device.
 
     spec: names the model's plugin in errors. cross_attentions: of the decoder layers that have a cache here; default:
-    the model's. adapters: of the model; default: with one slot.
+    the model's. adapters: of the model; default: with one slot. drafts: runs the draft model, if there is one.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class ModelRunner:
         sampler: Sampler,
         cross_attentions: Sequence[MakesKeysAndValues | None] | None = None,
         adapters: ModelAdapters | None = None,
+        drafts: DraftRunner | None = None,
     ) -> None:
         checked = CheckedModel(spec, model)
         self.spec, self.model, self.cache, self.block_size, self.sampler = spec, model, cache, block_size, sampler
@@ -92,12 +94,17 @@ class ModelRunner:
         self.encoder = EncoderRunner(checked, cross_attentions, cache, block_size, self.adapters)
         self.sliced = SlicedEncodes(self.encoder)
         self.decoder = DecoderRunner(checked, cache, block_size, self.adapters)
+        self.drafts = drafts
+        if drafts is not None and drafts.encoder is None:
+            self.encoder.also_write(drafts.cross_attentions, drafts.cache.layers)
 
     def record_steps(self) -> None:
         """Replay steps and encoder passes as CUDA graphs from now on. The attention backend must be `replayable`."""
         recorder = Recorder(self.device)
         self.encoder.record(recorder)
         self.decoder.record(recorder)
+        if self.drafts is not None:
+            self.drafts.decoder.record(recorder)
 
     @contextmanager
     def launching(self) -> Iterator[None]:
@@ -123,6 +130,8 @@ class ModelRunner:
         """
         with fatal_errors_end_the_engine(self.device), on_device(self.device):
             self.cache.move(step.moves)
+            if self.drafts is not None:
+                self.drafts.move(step.moves)
             for load in step.loads:
                 self.adapters.load(load.slot, load.updates)
             if self.device.type == "cpu":
@@ -135,6 +144,7 @@ class ModelRunner:
                 with encodes.isolating(inputs), self._all_ranks_or_none(self.sliced.drop):
                     self.encoder(self.sliced(inputs, embeddings), embeddings)
             failed_encodes = {encode.encode_id: error for encode, error in encodes.failed}
+            interruption = encodes.interruption or self._draft(step, failed_encodes)
             drawn = set() if last is None else set(last.drawn.seq_ids)
             known = [each for each in step.decodes if each.encode_id not in failed_encodes and _are_known(each, drawn)]
             decodes, parts = Isolation(known, self.device, SequenceGroupMetadata.without_drafts), list[Part]()
@@ -144,9 +154,27 @@ class ModelRunner:
                         decoded = self._decode(groups, last)
                     parts += decoded
             failures = {group.request_id: error for group, error in decodes.failed}
-            interruption = decodes.interruption or encodes.interruption
+            interruption = decodes.interruption or interruption
             failed = StepOutput(failures=failures, failed_encodes=failed_encodes, interruption=interruption)
             return IssuedStep(parts, failed, embeddings)
+
+    def _draft(self, step: StepInput, failed_encodes: Collection[int]) -> BaseException | None:
+        """Let the draft model encode and fill the drafts of a step. If it fails, the drafts are wrong, and no more.
+
+        Returns the interruption that a logits processor raised for its tokens.
+        """
+        if self.drafts is None:
+            return None
+        try:
+            with self._all_ranks_or_none():
+                self.drafts.encode([each for each in step.encodes if each.encode_id not in failed_encodes])
+                self.drafts.propose(step.decodes)
+        except Exception as error:
+            if ends_engine(error, self.device):
+                raise
+            self.drafts.give_up(step.decodes, error)
+            return interruption_of(error)
+        return None
 
     def _issue_at_stage(self, step: StepInput) -> IssuedStep:
         """Issue a stage's part of a step. If it raises, send the error to the stages that wait for this one."""

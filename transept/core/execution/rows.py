@@ -72,18 +72,37 @@ class DecodeRows:
                     for position, token in enumerate(data.draft_token_ids, length):
                         rows._add_token(token, position, freed, table, block_size)
                 rows.sampled.extend(range(len(rows.token_ids) - 1 - len(data.draft_token_ids), len(rows.token_ids)))
-            rows._add_request(group)
+            rows._add_request(group, in_parts=group.num_rows > len(group.seq_data) and not group.is_prefill)
+            rows.adapters.extend([group.adapter] * (len(rows.token_ids) - len(rows.adapters)))
         return rows
 
-    def _add_request(self, group: SequenceGroupMetadata) -> None:
-        """Add a request whose rows have been added; with drafts in parts, because kernels prefer few rows."""
+    def add_uncached(
+        self,
+        group: SequenceGroupMetadata,
+        table: BlockTable,
+        token_ids: list[int],
+        num_cached: int,
+        block_size: int,
+        most_spans: int,
+    ) -> None:
+        """Add a request's sequence, whose first `num_cached` tokens are in the cache. Only its last row is sampled."""
+        if num_cached:
+            for position, token in enumerate(token_ids[num_cached:], num_cached):
+                self._add_token(token, position, 0, table, block_size)
+        else:
+            self._add_prompt(token_ids, table, block_size, len(token_ids) <= most_spans)
+        self.sampled.append(len(self.token_ids) - 1)
+        self._add_request(group, in_parts=num_cached > 0)
+        self.adapters.extend([None] * (len(token_ids) - num_cached))
+
+    def _add_request(self, group: SequenceGroupMetadata, in_parts: bool) -> None:
+        """Add a request whose rows have been added. in_parts: with drafts, because kernels prefer few rows."""
         first, last = self.request_starts[-1], len(self.token_ids)
-        size = MOST_QUERIES if group.num_rows > len(group.seq_data) and not group.is_prefill else last - first
+        size = MOST_QUERIES if in_parts else last - first
         for start in range(first, last, size):
             self.request_starts.append(min(start + size, last))
             self.cross_lengths.append(group.num_encoder_tokens)
             self.cross_block_tables.append(group.cross_block_table)
-        self.adapters.extend([group.adapter] * (last - first))
 
     def _add_token(self, token: int, position: int, freed: int, table: BlockTable, block_size: int) -> None:
         """Add a token of a decoding sequence. freed: tokens before the first one in the table."""

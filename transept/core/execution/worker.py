@@ -16,10 +16,12 @@ import torch
 from transept.core.attention.attention import LayerContext
 from transept.core.attention.backends.selector import select_backend
 from transept.core.checkpoints.adapter_folder import read_adapter
+from transept.core.checkpoints.draft_model import drop_encoder
 from transept.core.checkpoints.load_weights import load_weights
-from transept.core.checkpoints.model_description import ModelDescription, build_model
+from transept.core.checkpoints.model_description import ModelDescription, build_model, describe_model
 from transept.core.config import EngineConfig
 from transept.core.execution.device_errors import fatal_errors_end_the_engine
+from transept.core.execution.draft_runner import DraftRunner
 from transept.core.execution.executor import WorkerConfig
 from transept.core.execution.heap_trim import trimmed_heap
 from transept.core.execution.kv_cache import KVCache, block_bytes
@@ -93,10 +95,35 @@ class Worker:
         grammars = Grammars(lambda: tokenizers_of(spec, view)[1], described.shape.vocab_size)
         sampler = Sampler(device, grammars)
         adapters = ModelAdapters(model, config.max_adapters)
+        draft_path, has_encoder = worker_config.draft_path, not worker_config.shares_encoder
+        size_of_draft = size_of_own_draft = 0
+        if draft_path is not None:
+            drafting = describe_model(draft_path, str(config.draft_model), config.plugin)
+            draft_shape = _own_heads(drafting.shape, ranks)
+            size_of_draft = block_bytes(drafting.shape, config.block_size, cache_dtype)
+            size_of_own_draft = block_bytes(draft_shape, config.block_size, cache_dtype)
+            with trimmed_heap(), plugin_named(drafting.spec), _memory_for("the weights"):
+                options = replace(config, merge_adapter=None)
+                draft_model, draft_attentions = _load(drafting, options, cache_dtype, ranks, stage, has_encoder)
+
+        def draft_runner(num_blocks: int, num_host_blocks: int) -> DraftRunner | None:
+            if draft_path is None:
+                return None
+            cache = KVCache(draft_shape, config.block_size, num_blocks, num_host_blocks, cache_dtype, device)
+            return DraftRunner(
+                drafting.spec,
+                draft_model,
+                cache,
+                config.block_size,
+                Sampler(device, grammars),
+                draft_attentions,
+                encodes=has_encoder,
+            )
 
         def runner(num_blocks: int, num_host_blocks: int) -> ModelRunner:
             cache = KVCache(shape, config.block_size, num_blocks, num_host_blocks, cache_dtype, device)
-            made = ModelRunner(described.spec, model, cache, config.block_size, sampler, attentions, adapters)
+            drafts = draft_runner(num_blocks, num_host_blocks)
+            made = ModelRunner(described.spec, model, cache, config.block_size, sampler, attentions, adapters, drafts)
             if records:
                 made.record_steps()
             return made
@@ -108,8 +135,9 @@ class Worker:
             step = largest_step(shape, worker_config.limits, config.block_size, features, beside_text)
             with on_device(device):
                 kv_cache_bytes = cache_bytes(runner(1, 0), step, config.gpu_memory_utilization)
-        bytes_of_all = ranks.size * block_bytes(all_layers, config.block_size, cache_dtype)
-        size = bytes_of_all if device.type == "cpu" else block_bytes(shape, config.block_size, cache_dtype)
+        bytes_of_all = ranks.size * block_bytes(all_layers, config.block_size, cache_dtype) + size_of_draft
+        own_bytes = block_bytes(shape, config.block_size, cache_dtype) + size_of_own_draft
+        size = bytes_of_all if device.type == "cpu" else own_bytes
         self.num_device_blocks = min(ranks.all_gather_int(kv_cache_bytes // size))
         self.num_host_blocks = config.swap_bytes // bytes_of_all
         with _memory_for("the cache"):
@@ -175,9 +203,11 @@ def _load(
     cache_dtype: torch.dtype,
     ranks: ParallelGroup,
     stage: PipelineStage,
+    has_encoder: bool = True,
 ) -> tuple[ForConditionalGeneration, Sequence[MakesKeysAndValues | None]]:
     """Load the model onto its device. Packs the weights of linear layers for the kernels while it reads them.
 
+    has_encoder: False for a draft model that shares the target's encoder.
     Returns the model and the cross-attentions of the stage's decoder layers.
     """
     device, default_dtype = torch.device(config.device), torch.get_default_dtype()
@@ -208,6 +238,8 @@ def _load(
     layers = stage.decoder_layers(described.shape)
     attentions = model.cross_attentions()[layers.start : layers.stop]
     elsewhere = keep_stage(model, described.shape, stage)
+    if not has_encoder:
+        elsewhere |= drop_encoder(model)
     if stage.count > 1:
         model.to(device)
     packer = WeightPacker(model, device.type, config.weight_rounding, long_inputs=long_inputs)

@@ -50,7 +50,8 @@ def _check_beam_search(params: Any) -> None:
     if (params.num_return_sequences or 1) > params.num_hypotheses:
         found = f"{{patience=}} ends a search of {{num_beams=}} with {params.num_hypotheses} hypotheses"
         raise refusal(params, found + ", fewer than {num_return_sequences=}; set {patience=1}, or request fewer")
-    if name := "draft" if params.draft else "draft_tokens" if params.draft_tokens else "":
+    drafts = {"draft": params.draft, "draft_tokens": params.draft_tokens, "draft_length": params.draft_length}
+    for name in (name for name, given in drafts.items() if given):
         raise refusal(params, f"a beam search uses no {{{name}}}; leave it out, or set {{num_beams=1}}", name)
 
 

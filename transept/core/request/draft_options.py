@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from transept.core.request import sampling_values as values
-from transept.options import Option
+from transept.errors import ParameterError
+from transept.options import Option, refuse_lone_surrogates
 
 MAX_DRAFT_LENGTH = 64
 GivenDraft: TypeAlias = Sequence[int] | str
 
+
+def _draft_tokens(name: str, given: Any) -> GivenDraft | None:
+    """Return the token ids of a list; a text unchanged, which the input processor tokenizes."""
+    if isinstance(given, str):
+        refuse_lone_surrogates(name, given, given)
+        return given
+    if given is None:
+        return None
+    if isinstance(given, bytes | Mapping) or not isinstance(given, Iterable):
+        message = f"{{{name}}} must be a text or a list of token ids, not {{{name}!}}. Give an earlier output's text"
+        raise ParameterError(message, param=name, value=given)
+    return values.token_ids(name, given)
+
+
+DRAFT_MODEL = Option(
+    "a smaller model with the same vocabulary and kind of input, whose tokens are drafts",
+    "A name as for `model`. Requests with `draft` or `draft_tokens` use these instead.",
+    metavar="NAME",
+    wanted="a directory, a name or None",
+    parse=lambda _, given: os.fspath(given) if isinstance(given, os.PathLike) else given,
+    also="os.PathLike[str]",
+)
 DRAFT = Option(
     "where to look for the next tokens: lookup, in the encoder's text and the output so far",
     "A step computes several tokens of a draft at once, and keeps those that it would have chosen one by one. So "

@@ -39,7 +39,7 @@ class InputProcessor:
     """Preprocesses prompts and completes sampling parameters.
 
     ignored_settings: warns of unsupported settings in a request's generation config. max_num_seqs: of the engine.
-    find_adapter: returns the adapter with a name.
+    find_adapter: returns the adapter with a name. has_draft_model: of the engine.
     """
 
     def __init__(
@@ -48,9 +48,10 @@ class InputProcessor:
         ignored_settings: IgnoredSettings,
         max_num_seqs: int,
         find_adapter: Callable[[str], Adapter],
+        has_draft_model: bool = False,
     ) -> None:
         self.preprocess, self.ignored_settings, self.max_num_seqs = preprocess, ignored_settings, max_num_seqs
-        self.find_adapter = find_adapter
+        self.find_adapter, self.has_draft_model = find_adapter, has_draft_model
         self._grammars = Grammars(lambda: preprocess.tokenizer, preprocess.shape.vocab_size)
         self._tokenize_keywords = lru_cache(REMEMBERED)(tokenize_keywords)  # all windows of a recording have the same
         self.generation_config = preprocess.view.generation_config
@@ -136,6 +137,9 @@ class InputProcessor:
             self.ignored_settings.warn(request.generation_config)
         if params.stop and tokenizer is None:
             raise refusal(params, "{stop} strings need a tokenizer, which this checkpoint lacks; pass {stop_token_ids}")
+        if params.draft_length and params.draft is None and params.draft_tokens is None and not self.has_draft_model:
+            advice = "set {draft='lookup'} or {draft_tokens}, or load the engine with a {draft_model}"
+            raise refusal(params, "{draft_length=} has no draft to bound; " + advice)
         params = tokenize_draft(tokenize_bad_words(params, tokenizer), tokenizer)
         if isinstance(params.keywords, Keywords) and params.keywords:
             terms = self._tokenize_keywords(params.keywords, params.keyword_boost, tokenizer, shape.vocab_size)

@@ -1,8 +1,10 @@
 """DraftLengths: chooses how many draft tokens each sequence gets in a step, so that drafts rarely cost time.
 
-A draft token is worth its row if it adds more tokens per second than the step yields without it. The probability that
-it is accepted comes from earlier drafts of its sequence, and of other sequences; the time of its row from earlier
-steps. Lengths change no result, only times. Used by `transept.core.scheduling.drafting`.
+A draft token is worth its time if it adds more tokens per second than the step yields without it. The probability that
+it is accepted comes from earlier drafts of its sequence, and of other sequences; the time of a token from earlier
+steps with about as many sequences. For a draft model's tokens, that includes the time of the draft model. A small share
+of all time is for drafts that are only promising. Lengths change no result, only times. Used by
+`transept.core.scheduling.drafting`.
 """
 
 from __future__ import annotations
@@ -10,45 +12,58 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 
-from transept.core.scheduling.drafter import STRENGTHS, Drafter
+from transept.core.scheduling.drafter import NUM_STRENGTHS, Drafter
 
 FIRST_GUESS = 0.7  # probability that a draft token is accepted, before any was judged
-FIRST_ROW = 1 / 8  # time of a draft's row, as a share of the step, before any was measured
+FIRST_COST = 1 / 8  # time of a draft token before any was measured, as a share of a step of one sequence
+SHARE_OF_SEQUENCE = 1 / 4  # the same for more sequences, as a share of a sequence's part of the step
 GUESS_WEIGHT = 2.0  # of all sequences' acceptance in a sequence's own, in tokens
 FORGETTING = 0.95  # of a sequence's judged tokens, for each further one
 STEP_SHARE = 0.2  # weight of the newest step in moving averages
-TOKEN_SHARE = 0.02  # weight of the newest token in the moving average of acceptance
+TOKEN_SHARE = 0.05  # weight of the newest token in the moving average of acceptance
 WORST_RATIO = 3.0  # a step counts as at most this many times as long as one without drafts: other work may delay it
-REST = 32  # steps without drafts of a sequence whose drafts do not pay
-MEASURE_EVERY = 64  # steps with drafts, at most, between two steps without them
+REST, SHORT_REST = 32, 8  # steps without drafts of a sequence whose drafts do not pay; short if none was rejected
+MEASURE_EVERY = 64  # steps with drafts, at most, between two steps without them; steps for which costs are valid
+TRIAL = 4  # draft tokens, at least, of a step that measures their cost
+TRIAL_SHARE = 0.01  # of all time, for drafts that pay only if they are better than others were
 
 
 class StepTimes:
     """Moving averages of the times of steps with about the same number of sequences.
 
-    seconds: of a step without drafts; None before the first. row: seconds of one draft token, None likewise.
+    seconds: of a step without drafts; None before the first.
     """
 
     def __init__(self) -> None:
         self.seconds: float | None = None
-        self.row: float | None = None
         self._num_plain = self._num_drafted = 0  # steps without drafts, and steps with drafts since the last of these
+        self._costs: list[float | None] = [None, None]  # seconds of a draft token: of a text, of a draft model
+        self._measured = [0, 0]  # the number of plain steps when a cost was measured
 
     @property
     def is_due(self) -> bool:
         """True if the next step should have no drafts, so that its time is measured: at first often, then seldom."""
         return self._num_drafted >= min(MEASURE_EVERY, 4**self._num_plain)
 
-    def ended(self, num_draft_tokens: int, seconds: float) -> None:
-        """Record the time of a step that only decoded."""
+    def cost(self, of_model: bool) -> float | None:
+        """Return the seconds that a draft token takes; None if they are not known, or not any more."""
+        is_new = self._num_plain - self._measured[of_model] < MEASURE_EVERY
+        return self._costs[of_model] if is_new else None
+
+    def ended(self, num_of_texts: int, num_of_model: int, seconds: float) -> None:
+        """Record the time of a step that only decoded, with so many draft tokens of texts and of a draft model."""
         if self.seconds is not None:
             seconds = min(seconds, WORST_RATIO * self.seconds)
-        if not num_draft_tokens:
+        if not (num_of_texts or num_of_model):
             self._num_plain, self._num_drafted = self._num_plain + 1, 0
             self.seconds = _mean(self.seconds, seconds)
         elif self.seconds is not None:
             self._num_drafted += 1
-            self.row = _mean(self.row, max(0.0, seconds - self.seconds) / num_draft_tokens)
+            of_model, count = num_of_model > 0, num_of_model or num_of_texts
+            known = (self._costs[False] or 0.0) * num_of_texts if of_model else 0.0
+            cost = max(0.0, seconds - self.seconds - known) / count
+            self._costs[of_model] = _mean(self.cost(of_model), cost)
+            self._measured[of_model] = self._num_plain
 
 
 class DraftLengths:
@@ -56,11 +71,16 @@ class DraftLengths:
 
     def __init__(self) -> None:
         self._times: dict[int, StepTimes] = {}  # by the bit length of the number of sequences
-        self.accepted = [FIRST_GUESS] * (len(STRENGTHS) + 1)  # moving averages over all sequences, by strength
+        self.accepted = [FIRST_GUESS] * NUM_STRENGTHS  # moving averages over all sequences, by strength
+        self._spare = 0.0  # seconds for trials
 
     def times(self, num_seqs: int) -> StepTimes:
         """Return the times of steps with about `num_seqs` sequences."""
         return self._times.setdefault(num_seqs.bit_length(), StepTimes())
+
+    def ended(self, seconds: float) -> None:
+        """Record the time of any step."""
+        self._spare += TRIAL_SHARE * seconds
 
     def judged(self, drafter: Drafter, strength: int, num_accepted: int, num_rejected: int) -> None:
         """Record how many tokens of a draft were accepted. num_rejected: 0 or 1; tokens after it are not judged."""
@@ -71,42 +91,61 @@ class DraftLengths:
                 own[index] += 1
                 self.accepted[strength] += TOKEN_SHARE * ((index == 0) - self.accepted[strength])
 
-    def choose(self, drafters: Sequence[Drafter], most: Sequence[int], num_seqs: int) -> list[int]:
+    def choose(self, drafters: Sequence[Drafter], most: Sequence[int], num_seqs: int, room: int) -> list[int]:
         """Return the number of draft tokens for each drafter, up to `most`, in a step of `num_seqs` sequences.
 
-        Adds the tokens that are likeliest to be accepted, while each raises the expected tokens per second.
+        Adds the tokens that are likeliest to be accepted, while each raises the expected tokens per second, up to
+        `room` tokens in all. While the cost of tokens is not known, it adds only a few.
         """
-        times = self.times(num_seqs)
+        times, lengths = self.times(num_seqs), [0] * len(drafters)
         if times.seconds is None or times.is_due:
-            return [0] * len(drafters)
-        row = max(times.row if times.row is not None else times.seconds * FIRST_ROW, 1e-9)
-        tokens, seconds = float(num_seqs), times.seconds
-        chances = [self._chance(drafter) for drafter in drafters]
-        lengths = [0] * len(drafters)
-        waiting = [(-chance, index) for index, chance in enumerate(chances) if most[index]]
+            return lengths
+        guess = times.seconds * min(FIRST_COST, SHARE_OF_SEQUENCE / num_seqs)
+        costs, limits = [], []  # of tokens of texts, and of a draft model, of which a pass computes one for each
+        for of_model in (False, True):
+            cost = times.cost(of_model)
+            costs.append(guess if cost is None else max(cost, 1e-9))
+            limits.append(room if cost is not None else max(TRIAL, num_seqs if of_model else num_seqs // 4))
+        tokens, seconds, spare = float(num_seqs), times.seconds, min(self._spare, times.seconds)
+        waiting = []
+        for index, drafter in enumerate(drafters):
+            if most[index]:
+                likely, hoped = self._chances(drafter)
+                waiting.append((-hoped, index, likely, hoped))
         heapq.heapify(waiting)
-        while waiting:
-            gain, index = -waiting[0][0], waiting[0][1]
-            if gain * seconds <= tokens * row:
-                break
-            tokens, seconds = tokens + gain, seconds + row
+        while waiting and room:
+            gain, index, likely, hoped = waiting[0]
+            cost, limit = costs[drafters[index].of_model], limits[drafters[index].of_model]
+            is_likely = likely ** (lengths[index] + 1) * seconds > tokens * cost
+            if not limit or -gain * seconds <= tokens * cost or (not is_likely and spare < cost):
+                heapq.heappop(waiting)
+                continue
+            if not is_likely:
+                spare -= cost
+                self._spare -= cost
+            tokens, seconds, room = tokens - gain, seconds + cost, room - 1
+            limits[drafters[index].of_model] -= 1
             lengths[index] += 1
             if lengths[index] < most[index]:
-                heapq.heapreplace(waiting, (-gain * chances[index], index))
+                heapq.heapreplace(waiting, (gain * hoped, index, likely, hoped))
             else:
                 heapq.heappop(waiting)
         for drafter, length, limit in zip(drafters, lengths, most, strict=True):
-            if limit:
-                drafter.num_resting = 0 if length else REST
-                drafter.probes = False
+            if limit and times.cost(drafter.of_model) is not None:
+                rejected = drafter.judged[drafter.strength][1]
+                drafter.num_resting = 0 if length else REST if rejected else SHORT_REST
         return lengths
 
-    def _chance(self, drafter: Drafter) -> float:
-        """Return the probability that the next draft token is accepted, if all before it are."""
+    def _chances(self, drafter: Drafter) -> tuple[float, float]:
+        """Return the probability that the next draft token is accepted, if all before it are: likely, and hoped for.
+
+        The first follows the drafts of all sequences until the sequence has many of its own, the second does not.
+        """
         strength = drafter.strength
         accepted, rejected = drafter.judged[strength]
-        guess = max(self.accepted[strength], FIRST_GUESS if drafter.probes else 0.0)
-        return (accepted + GUESS_WEIGHT * guess) / (accepted + rejected + GUESS_WEIGHT)
+        guess, weight = self.accepted[strength], accepted + rejected + GUESS_WEIGHT
+        likely, hoped = ((accepted + GUESS_WEIGHT * each) / weight for each in (guess, max(guess, FIRST_GUESS)))
+        return likely, hoped
 
 
 def _mean(mean: float | None, newest: float) -> float:

@@ -1,4 +1,4 @@
-"""Drafter: guesses the next tokens of one sequence from a text that the output may repeat.
+"""Drafter: guesses the next tokens of one sequence, from a text that the output may repeat or by a draft model.
 
 The text is the caller's (`draft_tokens`), or the encoder's prompt and the output itself (``draft="lookup"``: prompt
 lookup, Saxena 2023). A draft changes no result: a step computes the tokens after the draft's as well, and keeps those
@@ -7,6 +7,7 @@ that would have been chosen without it. Used by `transept.core.scheduling.drafti
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from transept.core.request.inputs import EncoderInputs
@@ -16,6 +17,7 @@ LONGEST_MATCH = 8  # tokens; longer matches are not better
 NEIGHBOURHOOD = 8  # tokens; a match of one token that is farther away is chance
 REPEATED = 3  # tokens of the output that must occur in it again, for a draft from the output itself
 STRENGTHS = (3, 8)  # least tokens before a draft that agree with the text, for drafts of strength 1 and 2
+NUM_STRENGTHS = len(STRENGTHS) + 2  # the last one is of draft models
 
 
 class DraftText:
@@ -56,19 +58,36 @@ def text_of_drafts(params: SamplingParams, encoder: EncoderInputs) -> DraftText 
     return DraftText(encoder.token_ids, is_expected=False) if params.draft == "lookup" else None
 
 
-class Drafter:
-    """Follows one sequence through a text, also after a preemption; a fork gets its own drafter."""
+class Drafter(ABC):
+    """Proposes the next tokens of one sequence, also after a preemption; a fork gets its own drafter."""
+
+    of_model = False  # True if a draft model computes the tokens
+
+    def __init__(self) -> None:
+        self.judged = [[0.0, 0.0] for _ in range(NUM_STRENGTHS)]  # accepted and rejected tokens, by strength
+        self.num_misses = 0  # steps without a draft since the last one; set by Drafting
+        self.num_resting = 0  # steps without drafts that remain, after drafts did not pay
+
+    @property
+    @abstractmethod
+    def strength(self) -> int:
+        """Class of the next draft, by which acceptance is measured."""
+
+    @abstractmethod
+    def propose(self, prompt: Sequence[int], output: Sequence[int], most: int) -> list[int]:
+        """Return up to `most` tokens that may follow the output. prompt: the decoder's."""
+
+
+class TextDrafter(Drafter):
+    """Follows a sequence through a text."""
 
     def __init__(self, text: DraftText) -> None:
+        super().__init__()
         self.text = text
         self.num_agreeing = LONGEST_MATCH if text.is_expected else 0  # tokens before the next one, as in the text
         self._place = 0  # in the text, of the next token
         self._num_seen = 0  # output tokens
         self._repeats: dict[tuple[int, ...], int] = {}  # runs of REPEATED output tokens -> place after the last one
-        self.judged = [[0.0, 0.0] for _ in range(len(STRENGTHS) + 1)]  # accepted and rejected tokens, by strength
-        self.num_misses = 0  # steps without a draft since the last one; set by Drafting
-        self.num_resting = 0  # steps without drafts that remain, after drafts did not pay
-        self.probes = False  # True in the first step after a rest
 
     @property
     def strength(self) -> int:
@@ -76,7 +95,7 @@ class Drafter:
         return sum(self.num_agreeing >= least for least in STRENGTHS)
 
     def propose(self, prompt: Sequence[int], output: Sequence[int], most: int) -> list[int]:
-        """Return up to `most` tokens that may follow the output. prompt: the decoder's."""
+        """See Drafter."""
         self._see(prompt, output)
         least = 1 if self.text.is_expected else 2
         if self.num_agreeing >= least or (self.text.is_expected and self._place):

@@ -8,13 +8,15 @@ draft neither delays nor preempts a request.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Sequence as Seq
 from typing import NamedTuple
 
 from transept.core.config import SchedulerConfig
+from transept.core.model_shape import ModelShape
 from transept.core.scheduling.block_manager import BlockSpaceManager
 from transept.core.scheduling.draft_lengths import DraftLengths
-from transept.core.scheduling.drafter import Drafter
-from transept.core.scheduling.in_flight import SchedulerOutputs
+from transept.core.scheduling.drafter import NUM_STRENGTHS, Drafter, TextDrafter
+from transept.core.scheduling.in_flight import Participant, SchedulerOutputs
 from transept.core.scheduling.sequence import Sequence
 from transept.core.scheduling.sequence_group import SequenceGroup
 from transept.core.scheduling.step import PENDING, SequenceGroupMetadata
@@ -24,6 +26,17 @@ SHORTEST_PROMPT = 9  # tokens; see MOST_PROMPT_ROWS of the decoder runner
 LONGEST_DRAFT = 16  # tokens
 MISSES = 8  # steps without a draft after which a GPU's next step need not wait for the tokens
 LOOK_AHEAD = 32  # steps after which it waits again
+
+
+class ModelDrafter(Drafter):
+    """The draft model computes the tokens in the step itself. Until then, PENDING stands for each."""
+
+    of_model = True
+    strength = NUM_STRENGTHS - 1
+
+    def propose(self, prompt: Seq[int], output: Seq[int], most: int) -> list[int]:
+        """See Drafter."""
+        return [PENDING] * most
 
 
 class _Offer(NamedTuple):
@@ -38,18 +51,20 @@ class _Offer(NamedTuple):
 class Drafting:
     """The drafts of one engine.
 
-    vocab_size: of the decoder; the encoder's tokens may have larger ids.
+    vocab_size: of the decoder; the encoder's tokens may have larger ids. model_shape: of the draft model; None without
+    one. Requests without drafts of their own have the draft model's.
     """
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._config = config
         self.vocab_size = 1 << 62  # set by Engine
+        self.model_shape: ModelShape | None = None  # likewise
         self._lengths = DraftLengths()
 
     def needs_tokens(self, group: SequenceGroup) -> bool:
         """True if the group's tokens must be known before its next step is scheduled."""
         drafters = (seq.drafter for seq in group.unfinished_seqs)
-        return group.draft_text is not None and any(
+        return (group.draft_text is not None or self._model_drafts(group)) and any(
             each is None or (not each.num_resting and each.num_misses % LOOK_AHEAD < MISSES) for each in drafters
         )
 
@@ -60,7 +75,7 @@ class Drafting:
         decodes = outputs.step.decodes
         outputs.num_seqs = sum(len(each.seq_data) for each in decodes)
         outputs.only_decodes = not outputs.step.encodes and not any(each.is_prefill for each in decodes)
-        offers = [*self._offers(each.group for each in outputs.waiting if _takes_draft(each.part))]
+        offers = [*self._offers(each for each in outputs.waiting if _takes_draft(each.part))]
         if not offers:
             return
         room = min(
@@ -68,39 +83,50 @@ class Drafting:
             max(MOST_ROWS, self._config.max_num_seqs) - outputs.num_seqs,
         )
         reserve = sum(len(group.seqs) for group in running)
-        lengths = self._lengths.choose(
+        adapts = [each.group.sampling_params.draft_length is None for each in offers]
+        lengths = [0 if adaptive else len(each.tokens) for each, adaptive in zip(offers, adapts, strict=True)]
+        chosen = self._lengths.choose(
             [each.drafter for each in offers],
-            [len(each.tokens) if each.group.sampling_params.draft_length is None else 0 for each in offers],
+            [len(each.tokens) if adaptive else 0 for each, adaptive in zip(offers, adapts, strict=True)],
             outputs.num_seqs,
+            max(0, room - sum(lengths)),
         )
-        for offer, length in zip(offers, lengths, strict=True):
-            fixed = offer.group.sampling_params.draft_length
-            most = min(room, length if fixed is None else len(offer.tokens))
+        for offer, *added in zip(offers, lengths, chosen, strict=True):
+            most = min(room, sum(added))
             most = manager.append_draft_slots(offer.seq, most, reserve) if most > 0 else 0
             offer.seq.draft_token_ids[:] = offer.tokens[:most]
             room -= most
             outputs.num_draft_tokens += most
+            outputs.num_model_tokens += most if offer.drafter.of_model else 0
 
-    def _offers(self, groups: Iterable[SequenceGroup]) -> Iterable[_Offer]:
-        """Yield the drafts that the sequences of some groups propose."""
-        for group in groups:
+    def _model_drafts(self, group: SequenceGroup) -> bool:
+        """True if the draft model may draft for a group: it has no text, and its input is not too long."""
+        shape = self.model_shape
+        if shape is None or group.draft_text is not None or group.beam_search is not None:
+            return False
+        return shape.max_source_positions is None or group.num_cross_tokens <= shape.max_source_positions
+
+    def _offers(self, parts: Iterable[Participant[SequenceGroupMetadata]]) -> Iterable[_Offer]:
+        """Yield the drafts that the sequences of a step may have."""
+        for group, part, _ in parts:
             params, text = group.sampling_params, group.draft_text
-            if text is None:
+            if text is None and (part.is_prefill or not self._model_drafts(group)):
                 continue
             for seq in group.unfinished_seqs:
                 if seq.drafter is None:
-                    seq.drafter = Drafter(text)
+                    seq.drafter = ModelDrafter() if text is None else TextDrafter(text)
                 drafter = seq.drafter
                 drafter.num_misses += 1
                 if drafter.num_resting:
                     drafter.num_resting -= 1
-                    drafter.probes = not drafter.num_resting
                     continue
                 if seq.output_token_ids and seq.output_token_ids[-1] == PENDING:
                     continue
                 most = LONGEST_DRAFT if params.draft_length is None else params.draft_length
                 if params.max_tokens is not None:  # a draft does not reach the last token
                     most = min(most, params.max_tokens - len(seq.output_token_ids) - 1)
+                if drafter.of_model and self.model_shape and self.model_shape.max_target_positions is not None:
+                    most = min(most, self.model_shape.max_target_positions + 1 - seq.num_tokens)
                 tokens = drafter.propose(seq.prompt_token_ids, seq.output_token_ids, most) if most > 0 else []
                 if not tokens:
                     continue
@@ -121,8 +147,10 @@ class Drafting:
 
     def ended(self, outputs: SchedulerOutputs, seconds: float) -> None:
         """Record a step's time."""
+        self._lengths.ended(seconds)
         if outputs.only_decodes and outputs.num_seqs:
-            self._lengths.times(outputs.num_seqs).ended(outputs.num_draft_tokens, seconds)
+            of_model = outputs.num_model_tokens
+            self._lengths.times(outputs.num_seqs).ended(outputs.num_draft_tokens - of_model, of_model, seconds)
 
 
 def _takes_draft(part: SequenceGroupMetadata) -> bool:

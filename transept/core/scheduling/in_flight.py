@@ -32,7 +32,8 @@ class SchedulerOutputs:
     layers times tokens.
     number: see Executor.issue. error: why the executor could not take the step. output: its output, if it was collected
     before its turn.
-    num_seqs, num_draft_tokens, only_decodes: set by Drafting; only_decodes: True if nothing is encoded or prefilled.
+    num_seqs, num_draft_tokens, num_model_tokens, only_decodes: set by Drafting. num_model_tokens: of these, the draft
+    model's. only_decodes: True if nothing is encoded or prefilled.
     """
 
     def __init__(self) -> None:
@@ -43,7 +44,7 @@ class SchedulerOutputs:
         self.number = 0
         self.error: Exception | None = None
         self.output: StepOutput | None = None
-        self.num_seqs = self.num_draft_tokens = 0
+        self.num_seqs = self.num_draft_tokens = self.num_model_tokens = 0
         self.only_decodes = False
 
     def add_decode(self, group: SequenceGroup, decode: SequenceGroupMetadata) -> None:
