@@ -147,9 +147,7 @@ def test_a_length_needs_a_draft(plain: Any) -> None:
     engine = plain[0]
     with pytest.raises(ParameterError, match=r"draft_length=3 has no draft to bound; set draft='lookup' or draft_tok"):
         engine.generate("ox", SamplingParams(temperature=0.0, draft_length=3))
-    engine.generate(
-        "ox", SamplingParams(temperature=0.0, draft_tokens=[], draft_length=3, max_tokens=2)
-    )  # as before a first output
+    engine.generate("ox", SamplingParams(temperature=0.0, draft_tokens=[], draft_length=3, max_tokens=2))
 
 
 def test_unknown_tokens_are_refused(plain: Any) -> None:
@@ -187,8 +185,8 @@ def test_lengths_follow_acceptance_and_times() -> None:
     lengths.times(1).ended(0, 0, 1.0)
     lengths.times(1).ended(4, 0, 1.4)
     for _ in range(40):
-        lengths.judged(good, good.strength, 8, 0)
-        lengths.judged(bad, bad.strength, 0, 1)
+        lengths.judged(good, good.strength, 8, 8)
+        lengths.judged(bad, bad.strength, 1, 0)
     assert lengths.choose([good], [8], 1, 32) == [8]
     assert lengths.choose([bad], [8], 1, 32) == [0]
     assert bad.num_resting > 0

@@ -20,12 +20,18 @@ SHARE_OF_SEQUENCE = 1 / 4  # the same for more sequences, as a share of a sequen
 GUESS_WEIGHT = 2.0  # of all sequences' acceptance in a sequence's own, in tokens
 FORGETTING = 0.95  # of a sequence's judged tokens, for each further one
 STEP_SHARE = 0.2  # weight of the newest step in moving averages
-TOKEN_SHARE = 0.05  # weight of the newest token in the moving average of acceptance
+TOKEN_SHARE = 0.1  # weight of the newest token in the moving average of acceptance
 WORST_RATIO = 3.0  # a step counts as at most this many times as long as one without drafts: other work may delay it
-REST, SHORT_REST = 32, 8  # steps without drafts of a sequence whose drafts do not pay; short if none was rejected
+REST, SHORT_REST = (
+    32,
+    8,
+)  # steps without drafts of a sequence whose drafts do not pay; short if its drafts have not lost time
 MEASURE_EVERY = 64  # steps with drafts, at most, between two steps without them; steps for which costs are valid
-TRIAL = 4  # draft tokens, at least, of a step that measures their cost
-TRIAL_SHARE = 0.01  # of all time, for drafts that pay only if they are better than others were
+TRIAL, TRIAL_PART = 4, 4  # draft tokens of a step that measures their cost: so many, or a part of the sequences
+TRIAL_SHARE = 0.005  # of the time of decoding, for drafts that pay only if they are better than others were
+MARGIN = 1.15  # by which a token must pay, since sequences of a batch do not end at the same time
+ALLOWANCE, MOST_BALANCE = 0.3, 1.0  # of a sequence's drafts: see Drafter.balance
+MOST_SPARE = 0.2  # of the time of a step, for such drafts in one step
 
 
 class StepTimes:
@@ -74,17 +80,19 @@ class DraftLengths:
         self.accepted = [FIRST_GUESS] * NUM_STRENGTHS  # moving averages over all sequences, by strength
         self._spare = 0.0  # seconds for trials
 
+    def ended(self, num_seqs: int, num_of_texts: int, num_of_model: int, seconds: float) -> None:
+        """Record the time of a step that only decoded; see StepTimes."""
+        self._spare += TRIAL_SHARE * seconds
+        self.times(num_seqs).ended(num_of_texts, num_of_model, seconds)
+
     def times(self, num_seqs: int) -> StepTimes:
         """Return the times of steps with about `num_seqs` sequences."""
         return self._times.setdefault(num_seqs.bit_length(), StepTimes())
 
-    def ended(self, seconds: float) -> None:
-        """Record the time of any step."""
-        self._spare += TRIAL_SHARE * seconds
-
-    def judged(self, drafter: Drafter, strength: int, num_accepted: int, num_rejected: int) -> None:
-        """Record how many tokens of a draft were accepted. num_rejected: 0 or 1; tokens after it are not judged."""
-        own = drafter.judged[strength]
+    def judged(self, drafter: Drafter, strength: int, num_drafted: int, num_accepted: int) -> None:
+        """Record how many tokens of a draft were accepted. Of the others, only the first one is judged."""
+        own, num_rejected = drafter.judged[strength], int(num_accepted < num_drafted)
+        drafter.balance = min(MOST_BALANCE, drafter.balance + num_accepted - num_drafted * drafter.cost)
         for count, index in ((num_accepted, 0), (num_rejected, 1)):
             for _ in range(count):
                 own[0], own[1] = own[0] * FORGETTING, own[1] * FORGETTING
@@ -101,39 +109,45 @@ class DraftLengths:
         if times.seconds is None or times.is_due:
             return lengths
         guess = times.seconds * min(FIRST_COST, SHARE_OF_SEQUENCE / num_seqs)
+        few = max(TRIAL, num_seqs // TRIAL_PART)
         costs, limits = [], []  # of tokens of texts, and of a draft model, of which a pass computes one for each
         for of_model in (False, True):
             cost = times.cost(of_model)
             costs.append(guess if cost is None else max(cost, 1e-9))
-            limits.append(room if cost is not None else max(TRIAL, num_seqs if of_model else num_seqs // 4))
-        tokens, seconds, spare = float(num_seqs), times.seconds, min(self._spare, times.seconds)
+            limits.append(room if cost is not None else max(TRIAL, num_seqs) if of_model else few)
+        untried = few + 2 * sum(each.is_reliable for each in drafters)  # tokens of sequences without judged ones
+        tokens, seconds, spare = float(num_seqs), times.seconds, min(self._spare, MOST_SPARE * times.seconds)
         waiting = []
         for index, drafter in enumerate(drafters):
-            if most[index]:
+            drafter.cost = costs[drafter.of_model] * num_seqs / times.seconds
+            if most[index] and drafter.balance > -ALLOWANCE:
                 likely, hoped = self._chances(drafter)
                 waiting.append((-hoped, index, likely, hoped))
         heapq.heapify(waiting)
         while waiting and room:
             gain, index, likely, hoped = waiting[0]
-            cost, limit = costs[drafters[index].of_model], limits[drafters[index].of_model]
-            is_likely = likely ** (lengths[index] + 1) * seconds > tokens * cost
-            if not limit or -gain * seconds <= tokens * cost or (not is_likely and spare < cost):
+            drafter = drafters[index]
+            cost = costs[drafter.of_model]
+            is_trial = likely ** (lengths[index] + 1) * seconds <= MARGIN * tokens * cost
+            pays = -gain * seconds > MARGIN * tokens * cost and (not is_trial or spare >= cost)
+            if not (pays and limits[drafter.of_model] and (untried or drafter.num_judged)):
                 heapq.heappop(waiting)
                 continue
-            if not is_likely:
+            if is_trial:
                 spare -= cost
-                self._spare -= cost
             tokens, seconds, room = tokens - gain, seconds + cost, room - 1
-            limits[drafters[index].of_model] -= 1
+            limits[drafter.of_model] -= 1
+            untried -= not drafter.num_judged
             lengths[index] += 1
             if lengths[index] < most[index]:
                 heapq.heapreplace(waiting, (gain * hoped, index, likely, hoped))
             else:
                 heapq.heappop(waiting)
         for drafter, length, limit in zip(drafters, lengths, most, strict=True):
-            if limit and times.cost(drafter.of_model) is not None:
-                rejected = drafter.judged[drafter.strength][1]
-                drafter.num_resting = 0 if length else REST if rejected else SHORT_REST
+            if limit and (untried or drafter.num_judged) and times.cost(drafter.of_model) is not None:
+                drafter.num_resting = 0 if length else REST if drafter.balance < 0.0 else SHORT_REST
+                drafter.balance = drafter.balance if length else 0.0
+        self._spare = spare
         return lengths
 
     def _chances(self, drafter: Drafter) -> tuple[float, float]:

@@ -65,8 +65,20 @@ class Drafter(ABC):
 
     def __init__(self) -> None:
         self.judged = [[0.0, 0.0] for _ in range(NUM_STRENGTHS)]  # accepted and rejected tokens, by strength
+        self.cost = 0.0  # of a draft token, in tokens that a sequence gets in its time without drafts
+        self.balance = 0.0  # in the same unit: accepted tokens, minus the costs of all
         self.num_misses = 0  # steps without a draft since the last one; set by Drafting
         self.num_resting = 0  # steps without drafts that remain, after drafts did not pay
+
+    @property
+    def num_judged(self) -> float:
+        """Number of draft tokens that were accepted or rejected; older ones count less."""
+        return sum(map(sum, self.judged))
+
+    @property
+    def is_reliable(self) -> bool:
+        """True if draft tokens were accepted, and none was rejected."""
+        return self.num_judged > 0 and not any(rejected for _, rejected in self.judged)
 
     @property
     @abstractmethod

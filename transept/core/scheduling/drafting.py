@@ -141,16 +141,14 @@ class Drafting:
         """Record how many tokens of a draft were accepted, and return its length. num_drawn: the step's tokens."""
         drafter, num_drafted = seq.drafter, len(seq.draft_token_ids)
         assert drafter is not None
-        num_accepted = num_drawn - 1
-        self._lengths.judged(drafter, drafter.strength, num_accepted, int(num_accepted < num_drafted))
+        self._lengths.judged(drafter, drafter.strength, num_drafted, num_drawn - 1)
         return num_drafted
 
     def ended(self, outputs: SchedulerOutputs, seconds: float) -> None:
         """Record a step's time."""
-        self._lengths.ended(seconds)
         if outputs.only_decodes and outputs.num_seqs:
             of_model = outputs.num_model_tokens
-            self._lengths.times(outputs.num_seqs).ended(outputs.num_draft_tokens - of_model, of_model, seconds)
+            self._lengths.ended(outputs.num_seqs, outputs.num_draft_tokens - of_model, of_model, seconds)
 
 
 def _takes_draft(part: SequenceGroupMetadata) -> bool:
