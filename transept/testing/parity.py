@@ -33,6 +33,7 @@ LONGER_BY = 12  # tokens after the decoder prompt in the second one of check_pre
 NEW_TOKENS = 64  # of a decode, or as many as the model has positions for
 LONG_DECODE = 140  # of check_decode's last prompt: more keys than a piece of the CPU's kernel
 NUM_BEAMS = 4
+LEAST_ACCEPTED = 0.8  # share of a model's draft tokens for itself
 JOIN_EVERY = 3  # steps between two requests that join a batch
 CHECKS = ("prefill", "decode", "batch", "preemption", "beam_search", "drafts", "low_precision")
 SHORTAGES = ((8, False), (8, True), (16, False), (16, True))  # slots of a block, and swapped or else recomputed
@@ -220,7 +221,9 @@ class Parity:
     def check_drafts(self) -> None:
         """Greedy ids in a batch whose requests have drafts, which are their ids: all, or all but some.
 
-        A step computes up to DRAFT_LENGTH tokens of a draft with a sequence's last one.
+        A step computes up to DRAFT_LENGTH tokens of a draft with a sequence's last one. Then again with the model as
+        its own draft model, whose tokens must be accepted, except for near ties. A model with windows in all of its
+        decoder layers has no draft model.
         """
         requests = self._requests()
         drafted = [
@@ -231,6 +234,11 @@ class Parity:
         ]
         outputs = self.subject.run(drafted, JOIN_EVERY)
         self._check_outputs("check_drafts, in one batch", requests, outputs, differences.DRAFTS)
+        if self.engine.shape.window is None:
+            outputs, share = self.subject.run_with_itself(requests, JOIN_EVERY)
+            self._check_outputs("check_drafts, as its own draft model", requests, outputs, differences.DRAFTS)
+            if share < LEAST_ACCEPTED:
+                raise AssertionError(f"check_drafts: {differences.OWN_DRAFTS.format(share=share)}")
 
     def check_low_precision(self, dtypes: Sequence[str] = ("bfloat16", "float16"), share: float = 0.95) -> None:
         """Compare the most likely token of each step in lower precision with the reference in that dtype or in float32.

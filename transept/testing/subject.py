@@ -109,6 +109,16 @@ class Subject:
         outputs, _ = _run(self.engine, requests, join_every)
         return outputs
 
+    def run_with_itself(self, requests: Sequence[Request], join_every: int) -> tuple[list[RequestOutput], float]:
+        """Run all requests in one batch, with the model as its own draft model.
+
+        Returns the outputs, and the share of draft tokens that were accepted.
+        """
+        engine = self._engine(kv_cache_bytes=ROOM, draft_model=str(self.directory))
+        outputs, _ = _run(engine, requests, join_every)
+        statistics = engine.core.statistics
+        return outputs, statistics.num_accepted_tokens / max(1, statistics.num_draft_tokens)
+
     def run_preempted(self, requests: Sequence[Request], block_size: int, swap: bool) -> list[RequestOutput]:
         """Run all requests in one batch, with cache only for the largest one, or for two to begin.
 
@@ -187,7 +197,8 @@ def _add(engine: Engine, request_id: str, request: Request) -> None:
         choice: Any = (
             {"logits_processors": (Forced(request.forced),)} if request.forced else {"no_repeat_ngram_size": 2}
         )
-        choice |= {"draft_tokens": request.draft, "draft_length": DRAFT_LENGTH} if request.draft else {}
+        if request.draft or engine.config.draft_model:
+            choice |= {"draft_tokens": request.draft or None, "draft_length": DRAFT_LENGTH}
         greedy = SamplingParams(temperature=0.0, max_tokens=request.max_tokens, ignore_eos=True, **choice)
         engine.add_request(request_id, prompt, greedy, generation_config=GenerationConfig())
         return

@@ -3,29 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import TypeAlias
 
 from transept.core.request import sampling_values as values
-from transept.errors import ParameterError
-from transept.options import Option, refuse_lone_surrogates
+from transept.options import Option
 
 MAX_DRAFT_LENGTH = 64
 GivenDraft: TypeAlias = Sequence[int] | str
-
-
-def _draft_tokens(name: str, given: Any) -> GivenDraft | None:
-    """Return the token ids of a list; a text unchanged, which the input processor tokenizes."""
-    if isinstance(given, str):
-        refuse_lone_surrogates(name, given, given)
-        return given
-    if given is None:
-        return None
-    if isinstance(given, bytes | Mapping) or not isinstance(given, Iterable):
-        message = f"{{{name}}} must be a text or a list of token ids, not {{{name}!}}. Give an earlier output's text"
-        raise ParameterError(message, param=name, value=given)
-    return values.token_ids(name, given)
-
 
 DRAFT_MODEL = Option(
     "a smaller model with the same vocabulary and kind of input, whose tokens are drafts",

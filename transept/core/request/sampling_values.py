@@ -7,7 +7,7 @@ and raises ParameterError for an invalid value.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -98,6 +98,8 @@ def text_or_token_ids(name: str, given: Any) -> str | tuple[int, ...] | None:
     if isinstance(given, str):
         refuse_lone_surrogates(name, given)
         return given
+    if given is not None and (isinstance(given, bytes | Mapping) or not isinstance(given, Iterable)):
+        raise _refusal(name, given, f"must be a text or a list of token ids, not {{{name}!}}")
     return token_ids(name, given)
 
 

@@ -22,10 +22,7 @@ FORGETTING = 0.95  # of a sequence's judged tokens, for each further one
 STEP_SHARE = 0.2  # weight of the newest step in moving averages
 TOKEN_SHARE = 0.1  # weight of the newest token in the moving average of acceptance
 WORST_RATIO = 3.0  # a step counts as at most this many times as long as one without drafts: other work may delay it
-REST, SHORT_REST = (
-    32,
-    8,
-)  # steps without drafts of a sequence whose drafts do not pay; short if its drafts have not lost time
+REST, SHORT_REST = 32, 8  # steps without drafts of a sequence whose drafts do not pay; short if none has lost time
 MEASURE_EVERY = 64  # steps with drafts, at most, between two steps without them; steps for which costs are valid
 TRIAL, TRIAL_PART = 4, 4  # draft tokens of a step that measures their cost: so many, or a part of the sequences
 TRIAL_SHARE = 0.005  # of the time of decoding, for drafts that pay only if they are better than others were
