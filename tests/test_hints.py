@@ -175,11 +175,7 @@ def test_options_of_other_commands(command: str, typed: str, meant: str) -> None
         (SamplingParams, "prompt_lookup_num_tokens", "draft"),
         (EngineConfig, "lora_modules", "adapters"),
         (EngineConfig, "enable_lora", "Adapters need no switch; <adapters> names them."),
-        (
-            EngineConfig,
-            "speculative_config",
-            "Drafts are an option of each request; draft models are not supported.",
-        ),
+        (EngineConfig, "speculative_config", "draft_model"),
         (SamplingParams, "guided_decoding", "guided"),
     ],
 )

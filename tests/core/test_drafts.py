@@ -139,7 +139,7 @@ def test_a_beam_search_refuses_drafts(option: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("given", [5, b"ox", {"a": 1}])
 def test_a_draft_is_a_text_or_a_list(given: Any) -> None:
-    with pytest.raises(ParameterError, match=r"draft_tokens must be a text or a list of token ids, not .*\. Give"):
+    with pytest.raises(ParameterError, match=r"draft_tokens must be a text or a list of token ids, not "):
         SamplingParams(draft_tokens=given)
 
 

@@ -23,6 +23,8 @@ NAMES = (
     "offline",
     "plugin",
     "adapters",
+    "max_adapters",
+    "max_adapter_rank",
     "merge_adapter",
     "draft_model",
 )

@@ -29,8 +29,8 @@ DRAFTS = (
     "that is not a prefill, and for positions that are counted instead of given."
 )
 OWN_DRAFTS = (
-    "as its own draft model, the model accepts {share:.0%} of its tokens.\n  As a draft model it computes them in other "
-    "batches, several of a sequence's tokens in a step: look for state that is kept between steps."
+    "as its own draft model, the model accepts {share:.0%} of its tokens.\n  As a draft model it computes them in "
+    "other batches, several tokens of a sequence in a step: look for state that is kept between steps."
 )
 PREEMPTION = (
     "If check_decode passes, the same decode with room enough is right. A recomputed request runs its decoder prompt "
