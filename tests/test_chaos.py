@@ -59,7 +59,9 @@ class BrokenPath:
 PARAMS = (
     GREEDY,
     SamplingParams(temperature=0.0, max_tokens=5),
-    SamplingParams(temperature=0.0, max_tokens=40, ignore_eos=True, repetition_penalty=1.3),
+    SamplingParams(
+        temperature=0.0, max_tokens=40, ignore_eos=True, repetition_penalty=1.3, sequence_bias=[[[7, 9], 2.0]]
+    ),
     SamplingParams(temperature=0.8, seed=3, n=3, max_tokens=20),
     SamplingParams(temperature=1.0, seed=4, top_k=20, max_tokens=20),
     SamplingParams(num_beams=4, num_return_sequences=2, max_tokens=20),
