@@ -4,7 +4,8 @@ from itertools import accumulate, pairwise
 
 import pytest
 import torch
-from transformers import SeamlessM4Tv2Config, SpeechT5Config
+from transformers import ParakeetEncoderConfig, SeamlessM4Tv2Config, SpeechT5Config
+from transformers.models.parakeet.modeling_parakeet import ParakeetEncoderAttention, ParakeetEncoderRelPositionalEncoding
 from transformers.models.seamless_m4t_v2.modeling_seamless_m4t_v2 import SeamlessM4Tv2ConformerSelfAttention
 from transformers.models.speecht5.modeling_speecht5 import SpeechT5Attention, SpeechT5RelativePositionalEncoding
 
@@ -22,17 +23,26 @@ STARTS = [0, *accumulate(LENGTHS)]
 CONTEXT = LayerContext(attention_backend=TorchBackend(), group=ParallelGroup())
 
 
-def attended(projections: list[torch.nn.Linear], x: torch.Tensor, keys: RelativeKeys) -> torch.Tensor:
+def attended(
+    projections: list[torch.nn.Linear], x: torch.Tensor, keys: RelativeKeys, context: LayerContext = CONTEXT
+) -> torch.Tensor:
     query, key, value = (projection(x).unflatten(-1, (HEADS, HEAD_DIM)) for projection in projections)
     metadata = AttentionMetadata.for_encoder(LENGTHS)
-    CONTEXT.attention_backend.plan(metadata)
-    return Attention(HEAD_DIM, context=CONTEXT)(query, key, value, None, metadata, AttentionType.ENCODER, keys)
+    context.attention_backend.plan(metadata)
+    return Attention(HEAD_DIM, context=context)(query, key, value, None, metadata, AttentionType.ENCODER, keys)
 
 
-@pytest.mark.parametrize("queries", [4, 512])
+def by_pytorch(patch: pytest.MonkeyPatch, queries: int) -> None:
+    """Compute without the CPU's kernel, so many queries at a time."""
+    patch.setattr(relative_keys, "QUERIES_AT_A_TIME", queries)
+    patch.setattr(relative_keys.RELATIVE_ATTENTION, "kernels", ())
+
+
+@pytest.mark.parametrize("queries", [None, 4, 512])
 @torch.inference_mode()
-def test_speecht5s_attention(queries: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relative_keys, "QUERIES_AT_A_TIME", queries)
+def test_speecht5s_attention(queries: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    if queries is not None:
+        by_pytorch(monkeypatch, queries)
     torch.manual_seed(0)
     farthest = SpeechT5Config(encoder_max_relative_position=7).encoder_max_relative_position
     embedding = SpeechT5RelativePositionalEncoding(HEAD_DIM, farthest)
@@ -63,6 +73,32 @@ def test_seamless_attention() -> None:
     ours = theirs.linear_out(attended([theirs.linear_q, theirs.linear_k, theirs.linear_v], x, keys))
     for start, end in pairwise(STARTS):
         torch.testing.assert_close(ours[start:end], theirs(x[start:end][None])[0][0])
+
+
+@pytest.mark.parametrize("quantization", [None, "bfloat16"])
+@pytest.mark.parametrize("queries", [None, 4, 512])
+@torch.inference_mode()
+def test_parakeets_attention(queries: int | None, quantization: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    if queries is not None:
+        by_pytorch(monkeypatch, queries)
+    torch.manual_seed(0)
+    config = ParakeetEncoderConfig(hidden_size=HIDDEN, num_attention_heads=HEADS)
+    config._attn_implementation = "eager"
+    theirs = ParakeetEncoderAttention(config, 0).eval()
+    torch.nn.init.normal_(theirs.bias_u)
+    torch.nn.init.normal_(theirs.bias_v)
+    x = torch.randn(STARTS[-1], HIDDEN)
+    encode = ParakeetEncoderRelPositionalEncoding(config)
+    longest = max(LENGTHS) + 2  # more distances than any sequence has
+    table = theirs.relative_k_proj(encode(torch.zeros(1, longest, HIDDEN))[0]).unflatten(-1, (HEADS, HEAD_DIM))
+    keys = RelativeKeys(table.transpose(0, 1), longest - 1, theirs.bias_u, theirs.bias_v)
+    context = LayerContext(attention_backend=TorchBackend(quantization), group=ParallelGroup())
+    ours = theirs.o_proj(attended([theirs.q_proj, theirs.k_proj, theirs.v_proj], x, keys, context))
+    for start, end in pairwise(STARTS):
+        own = x[start:end][None]
+        expected, _ = theirs(own, encode(own))
+        tolerances = {} if quantization is None else {"rtol": 0.03, "atol": 0.03}
+        torch.testing.assert_close(ours[start:end], expected[0], **tolerances)
 
 
 def test_a_decoder_has_none() -> None:

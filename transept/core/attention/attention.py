@@ -125,7 +125,8 @@ class Attention(nn.Module):
             assert key is not None
             assert value is not None
             starts = attn_metadata.encoder_start_loc
-            return attend_relative_keys(query, key, value, starts, self.scale, bias).flatten(1)
+            quantization = self.backend.quantization
+            return attend_relative_keys(query, key, value, starts, self.scale, bias, quantization).flatten(1)
         if bias is not None and self._group.size > 1:
             bias = self._of_own_heads(bias, query.shape[1])
         given = (query, key, value, kv_cache, attn_metadata, attn_type, self.scale, bias, self.softcap, self.window)

@@ -1,7 +1,7 @@
-"""Attention over keys to which embeddings of their distance are added: ``softmax(scale · Q(K + E)ᵀ) V``.
+"""Attention with keys for distances: ``softmax(scale · ((Q + u) Kᵀ + (Q + v) Rᵀ)) V``, R by the distance to a key.
 
-Unlike an additive bias, the term added to a score also depends on the query's content, so it is not a function of
-positions. `Attention` computes it here, for encoders, with PyTorch's operations, for every backend.
+Unlike an additive bias, the added term also depends on the query's content, so it is not a function of positions.
+`Attention` computes it here, for encoders, by a CPU's kernel or with PyTorch's operations, for every backend.
 """
 
 from __future__ import annotations
@@ -14,51 +14,91 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from transept.core.kernels.dispatch import RELATIVE_ATTENTION
+
 QUERIES_AT_A_TIME = 512  # bounds the memory of the added scores: about 37 MB with 12 heads and 1500 keys
 
 
 @dataclass(frozen=True, eq=False)
 class RelativeKeys:
-    """Learned embeddings of the distance from a query to a key (Shaw et al. 2018, section 3.2), the same for all heads.
+    """Keys of the distance from a query to a key (Shaw et al. 2018, section 3.2; Dai et al. 2019, section 3.3).
 
-    Encoders take it instead of a bias, because the added term also depends on the query. With every backend, PyTorch's
-    operators compute it. Build one in each `forward`.
+    Encoders take it instead of a bias, because the added term also depends on the query. Build one in each `forward`.
 
-    table: [distances, head_dim], a parameter of the model. Row ``before + d`` is added to a key d tokens after its
-        query. Distances below -before use the first row, and those beyond the last row use the last one.
+    table: [distances, head_dim], the same for all heads, or [heads, distances, head_dim]. Row ``before + d`` is for a
+        key d tokens after its query. Distances below -before use the first row, and those beyond the last row use the
+        last one.
     before: number of rows for keys before the query.
+    content_bias, position_bias: [heads, head_dim], added to queries before they are multiplied by keys and by the
+        table: ``u`` and ``v`` of Transformer-XL; default none.
     """
 
     table: Tensor
     before: int
+    content_bias: Tensor | None = None
+    position_bias: Tensor | None = None
 
-    def rows(self, first_query: int, num_queries: int, num_keys: int) -> Tensor:
-        """Return row indices, int64 [queries, keys], for queries from first_query on and keys 0 to num_keys - 1."""
-        positions = torch.arange(max(first_query + num_queries, num_keys), device=self.table.device)
-        distance = positions[:num_keys] - positions[first_query : first_query + num_queries, None]
-        return (distance + self.before).clamp_(0, len(self.table) - 1)
+    def of_distances(self, num_tokens: int) -> Tensor:
+        """Return rows of the distances of a sequence's tokens, from 1 - num_tokens on: [heads or 1, 2 n - 1, dim]."""
+        table = self.table if self.table.dim() == 3 else self.table[None]
+        first, stop = self.before - num_tokens + 1, self.before + num_tokens
+        if first >= 0 and stop <= table.shape[1]:
+            return table[:, first:stop]
+        rows = torch.arange(first, stop, device=table.device).clamp_(0, table.shape[1] - 1)
+        return table[:, rows]
 
 
 def attend_relative_keys(
-    query: Tensor, key: Tensor, value: Tensor, starts: Sequence[int], scale: float, keys: RelativeKeys
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    starts: Sequence[int],
+    scale: float,
+    keys: RelativeKeys,
+    quantization: str | None = None,
 ) -> Tensor:
     """Compute self-attention of whole sequences, without a mask.
 
     query: [tokens, heads, head_dim]; key, value: [tokens, kv_heads, head_dim]; sequence i has the tokens
-    ``starts[i] : starts[i + 1]``. Returns query's shape.
+    ``starts[i] : starts[i + 1]``. quantization: the engine's. Returns query's shape.
     """
     out = torch.empty_like(query)
-    grouped = query.shape[1] != key.shape[1]
+    attend = RELATIVE_ATTENTION.serving(query, quantization=quantization)
     for start, end in pairwise(starts):
-        k, v = key[start:end].transpose(0, 1), value[start:end].transpose(0, 1)  # [kv_heads, keys, head_dim]
-        for first in range(start, end, QUERIES_AT_A_TIME):
-            last = min(first + QUERIES_AT_A_TIME, end)
-            q = query[first:last].transpose(0, 1)  # [heads, queries, head_dim]
-            by_row = q @ keys.table.t() * scale  # [heads, queries, distances]
-            rows = keys.rows(first - start, last - first, end - start)
-            added = by_row.gather(2, rows.expand(len(q), -1, -1))  # [heads, queries, keys]
-            attended = F.scaled_dot_product_attention(
-                q[None], k[None], v[None], attn_mask=added[None], scale=scale, enable_gqa=grouped
-            )
-            out[first:last] = attended[0].transpose(0, 1)
+        given, table = (query[start:end], key[start:end], value[start:end]), keys.of_distances(end - start)
+        if attend is not None:
+            biases = {"content_bias": keys.content_bias, "position_bias": keys.position_bias}
+            attend(*given, scale, out[start:end], position_keys=table, **biases)
+        else:
+            out[start:end] = _attend_sequence(*given, scale, table, keys)
     return out
+
+
+def _attend_sequence(
+    query: Tensor, key: Tensor, value: Tensor, scale: float, table: Tensor, keys: RelativeKeys
+) -> Tensor:
+    """Compute the attention of one sequence. table: see RelativeKeys.of_distances."""
+    grouped, num_tokens = query.shape[1] != key.shape[1], len(query)
+    content, by_position = (
+        (query if bias is None else query + bias).transpose(0, 1) for bias in (keys.content_bias, keys.position_bias)
+    )  # each [heads, tokens, head_dim]
+    k, v, parts = key.transpose(0, 1), value.transpose(0, 1), []  # [kv_heads, keys, head_dim]
+    for first in range(0, num_tokens, QUERIES_AT_A_TIME):
+        last = min(first + QUERIES_AT_A_TIME, num_tokens)
+        distances = table[:, num_tokens - last : 2 * num_tokens - 1 - first].transpose(1, 2)
+        added = _shifted(by_position[:, first:last] @ distances * scale, num_tokens)
+        attended = F.scaled_dot_product_attention(
+            content[None, :, first:last], k[None], v[None], attn_mask=added[None], scale=scale, enable_gqa=grouped
+        )
+        parts.append(attended[0].transpose(0, 1))
+    return torch.cat(parts)
+
+
+def _shifted(by_distance: Tensor, num_keys: int) -> Tensor:
+    """Return [heads, queries, keys]: the last query's first columns, and of each query before it, from a column later.
+
+    by_distance: [heads, queries, keys + queries - 1], contiguous.
+    """
+    heads, queries, columns = by_distance.shape
+    strides = (queries * columns, columns - 1, 1)
+    return by_distance.as_strided((heads, queries, num_keys), strides, queries - 1).contiguous()

@@ -282,6 +282,19 @@ ENCODER_ATTENTION = Operation(
     Kernel(encoder_attention.attend_in_bfloat16, ("transept_attend_sequence_in_bfloat16",), quantization="bfloat16"),
     Kernel(encoder_attention.attend_sequence, ("transept_attend_sequence",)),
 )
+RELATIVE_ATTENTION = Operation(
+    "attention of a sequence over itself, with keys of distances",
+    *(
+        Kernel(
+            encoder_attention.attend_in_bfloat16,
+            ("transept_attend_sequence_in_bfloat16",),
+            quantization=quantization,
+            needs={BF16_DOT},
+        )
+        for quantization in ("bfloat16", "int8")
+    ),
+    Kernel(encoder_attention.attend_sequence, ("transept_attend_sequence",)),
+)
 GPU_ATTENTION = Operation(
     "attention of flattened sequences, over themselves or the paged cache",
     Kernel(
@@ -316,6 +329,6 @@ ARRIVE = Operation("wait for the ranks that share memory", Kernel(arrival.arrive
 
 OPERATIONS: tuple[Operation[Any], ...] = (
     *(PACK, PACK_CONVOLUTION, PRODUCT, LOW_RANK, DECODER_LAYER, FEED_FORWARD, PRODUCT_AND_GELU, ACTIVATE, NORM),
-    *(PAGED_ATTENTION, ENCODER_ATTENTION, GPU_ATTENTION, WRITE_SLOTS, WRITE_CACHE),
+    *(PAGED_ATTENTION, ENCODER_ATTENTION, RELATIVE_ATTENTION, GPU_ATTENTION, WRITE_SLOTS, WRITE_CACHE),
     *(ARGMAX, UNIFORM, MEDIANS, CHEAPEST_PATH, RECURRENCE, ARRIVE),
 )

@@ -20,12 +20,14 @@ constexpr int KEYS_AT_ONCE = 120;              // even, and whole tiles
 
 // One sequence: query and out [tokens, heads, dim], key and value [tokens, kv_heads, dim]. Strides are those of tokens. bias:
 // added to scores, null for none, [heads, 2 * tokens - 1], with rows bias_stride numbers apart. The middle column is for a
-// query's own token, the columns after it for keys 1, 2, ... tokens before the query.
+// query's own token, the columns after it for keys 1, 2, ... tokens before the query. position_keys: null for none, keys of
+// distances, [heads or 1, 2 * tokens - 1, dim]; row tokens - 1 + d is for a key d tokens after its query. content_bias and
+// position_bias, [heads, dim], null for none: added to queries before they meet keys and position_keys.
 struct Sequence {
   const float *query, *key, *value;
   float* out;
-  const float* bias;
-  int64_t query_stride, key_stride, value_stride, bias_stride;
+  const float *bias, *position_keys, *content_bias, *position_bias;
+  int64_t query_stride, key_stride, value_stride, bias_stride, position_stride;
   int64_t tokens, heads, kv_heads, dim;
 
   int64_t blocks() const { return (tokens + PANEL - 1) / PANEL; }
@@ -59,11 +61,11 @@ struct Packed {
     return queries + (block * of.heads + head) * query_size;
   }
 
-  // Call put(token, head, out) for each query of a block; it writes the query to its column of out.
+  // Call put(token, head, out) for each query of a block; it writes the query to its column of out. all: as `queries`.
   template <class Put>
-  void put_queries(const Sequence& of, int64_t block, const Put& put) const {
+  void put_queries(const Sequence& of, int64_t block, Query* all, const Put& put) const {
     const int64_t first = block * PANEL, stop = std::min<int64_t>(first + PANEL, of.tokens), size = of.heads * query_size;
-    Query* columns = queries + block * size;
+    Query* columns = all + block * size;
     if (stop - first < PANEL) std::fill_n(columns, size, Query{});
     for (int64_t token = first; token < stop; token++) {
       for (int64_t head = 0; head < of.heads; head++) put(token, head, columns + head * query_size);

@@ -19,7 +19,7 @@ void pack_int16(const Sequence& of, float factor, int steps, int64_t block, int6
   const int64_t dim = of.dim, depth = of.depth();
   int16_t* row = scratch<Use::WEIGHTS, int16_t>(depth);
   for (int64_t head = 0; head < of.heads; head++) std::fill_n(scales.queries_of(of, head, block), PANEL, 0.0f);
-  to.put_queries(of, block, [&](int64_t token, int64_t head, int16_t* out) {
+  to.put_queries(of, block, to.queries, [&](int64_t token, int64_t head, int16_t* out) {
     const float step = round_row(of.query_of(token, head), dim, row, depth, steps);
     scales.queries_of(of, head, block)[token - first] = step * factor;
     write_column_of_pairs(row, depth, token - first, out);

@@ -28,7 +28,7 @@ void pack_quads(const Sequence& of, float factor, int64_t block, int64_t first, 
   const int64_t dim = of.dim, depth = whole_quads(dim);
   int8_t* row = scratch<Use::WEIGHTS, int8_t>(depth);
   for (int64_t head = 0; head < of.heads; head++) std::fill_n(token_steps.queries_of(of, head, block), PANEL, 0.0f);
-  to.put_queries(of, block, [&](int64_t token, int64_t head, uint8_t* out) {
+  to.put_queries(of, block, to.queries, [&](int64_t token, int64_t head, uint8_t* out) {
     const int64_t column = token - first;
     token_steps.queries_of(of, head, block)[column] =
         factor * round_row(of.query_of(token, head), dim, row, depth, QUAD_STEPS);
