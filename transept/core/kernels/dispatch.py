@@ -28,7 +28,7 @@ from transept.core.kernels.cpu.attention.paged_attention import MOST_QUERIES as 
 from transept.core.kernels.cpu.attention.paged_attention import NO_BIAS as NO_BIAS
 from transept.core.kernels.cpu.attention.paged_attention import DistanceBias as DistanceBias
 from transept.core.kernels.cpu.attention.paged_attention import PagedWork as PagedWork
-from transept.core.kernels.cpu.elementwise import argmax, norm, rows, uniform
+from transept.core.kernels.cpu.elementwise import argmax, depthwise, norm, rows, uniform
 from transept.core.kernels.cpu.exchange import arrival
 from transept.core.kernels.cpu.fused.decoder_layer import DecoderLayerKernel as DecoderLayerKernel
 from transept.core.kernels.cpu.fused.decoder_layer import DecoderLayersKernel as DecoderLayersKernel
@@ -245,6 +245,10 @@ PRODUCT_AND_GELU = Operation(  # only in bfloat16: elsewhere the error of GELU's
     "gelu(x @ weight.T + bias)", Kernel(gelu_product.gelu_of_product, device="cuda", dtypes=(torch.bfloat16,))
 )
 ACTIVATE = Operation("an activation of x + bias, in place", Kernel(rows.activate, ("transept_activate",)))
+GATE_AND_CONVOLVE = Operation(
+    "a gated linear unit, and a convolution over time of each channel",
+    Kernel(depthwise.gate_and_convolve, ("transept_gate_and_convolve",)),
+)
 NORM: Operation[Callable[..., tuple[Tensor, Tensor]]] = Operation(
     "a sum and its norm",
     Kernel(norm.add_and_norm, ("transept_add_and_norm",)),
@@ -328,7 +332,8 @@ RECURRENCE = Operation("the voice-activity network's memory", Kernel(recurrence.
 ARRIVE = Operation("wait for the ranks that share memory", Kernel(arrival.arrive, ("transept_arrive",), dtypes=()))
 
 OPERATIONS: tuple[Operation[Any], ...] = (
-    *(PACK, PACK_CONVOLUTION, PRODUCT, LOW_RANK, DECODER_LAYER, FEED_FORWARD, PRODUCT_AND_GELU, ACTIVATE, NORM),
+    *(PACK, PACK_CONVOLUTION, PRODUCT, LOW_RANK, DECODER_LAYER, FEED_FORWARD, PRODUCT_AND_GELU, ACTIVATE),
+    *(GATE_AND_CONVOLVE, NORM),
     *(PAGED_ATTENTION, ENCODER_ATTENTION, RELATIVE_ATTENTION, GPU_ATTENTION, WRITE_SLOTS, WRITE_CACHE),
     *(ARGMAX, UNIFORM, MEDIANS, CHEAPEST_PATH, RECURRENCE, ARRIVE),
 )

@@ -24,7 +24,7 @@ class VocabParallelEmbedding(nn.Module):
 
     def __init__(self, num_embeddings: int, embedding_dim: int, *, group: ParallelGroup) -> None:
         super().__init__()
-        self.weight = _vocabulary(num_embeddings, embedding_dim, group)
+        self.weight = _vocabulary(num_embeddings, (embedding_dim,), group)
         self.packed = None
         self.elsewhere = False
         self._group, self._shard = group, group.shard(num_embeddings, dim=0)
@@ -71,6 +71,7 @@ class VocabParallelHead(nn.Module):
     """Maps hidden states to logits over the vocabulary, whose rows are split over the group.
 
     weight: the matrix [vocabulary, hidden] of an embedding (tied), or None for a separate one.
+    bias: True if the logits have a bias, [vocabulary].
     """
 
     weight: nn.Parameter
@@ -83,19 +84,21 @@ class VocabParallelHead(nn.Module):
         *,
         group: ParallelGroup,
         weight: nn.Parameter | None = None,
+        bias: bool = False,
     ) -> None:
         super().__init__()
-        self.weight = weight if weight is not None else _vocabulary(num_embeddings, embedding_dim, group)
+        self.weight = weight if weight is not None else _vocabulary(num_embeddings, (embedding_dim,), group)
+        self.bias = _vocabulary(num_embeddings, (), group) if bias else None
         self.packed = None
         self._group, self._num_embeddings = group, num_embeddings
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return logits [rows, vocabulary], the same on every rank. hidden: [rows, hidden]."""
-        return self._group.all_gather(matmul(hidden, self.packed or self.weight), self._num_embeddings)
+        return self._group.all_gather(matmul(hidden, self.packed or self.weight, self.bias), self._num_embeddings)
 
 
-def _vocabulary(num_embeddings: int, embedding_dim: int, group: ParallelGroup) -> nn.Parameter:
-    """Make the rank's rows of a vocabulary matrix."""
+def _vocabulary(num_embeddings: int, row: tuple[int, ...], group: ParallelGroup) -> nn.Parameter:
+    """Make the rank's rows of a vocabulary matrix, or of a bias. row: the shape of one."""
     shard = group.shard(num_embeddings, dim=0)
     shards = {WHOLE: shard} if group.size > 1 else None
-    return StackedParameter.of((shard.stop - shard.first, embedding_dim), {}, shards)
+    return StackedParameter.of((shard.stop - shard.first, *row), {}, shards)
