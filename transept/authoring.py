@@ -20,12 +20,17 @@ if TYPE_CHECKING:
     from transept.core.checkpoints.checkpoint import Checkpoint as Checkpoint
     from transept.core.checkpoints.hf_configs import huggingface_config as huggingface_config
     from transept.core.checkpoints.layer_rules import bart_layer_rules as bart_layer_rules
+    from transept.core.checkpoints.layer_rules import conformer_layer_rules as conformer_layer_rules
     from transept.core.checkpoints.plain_files import PlainFiles as PlainFiles
     from transept.core.checkpoints.plain_tokenizer import PlainTokenizer as PlainTokenizer
     from transept.core.checkpoints.plain_tokenizer_files import NamedTokenizer as NamedTokenizer
     from transept.core.checkpoints.plain_tokenizer_files import PlainTokenizerFiles as PlainTokenizerFiles
     from transept.core.checkpoints.weight_map import WeightMap as WeightMap
     from transept.core.layers.activations import get_activation as get_activation
+    from transept.core.layers.conformer import ConformerConfig as ConformerConfig
+    from transept.core.layers.conformer import ConformerLayer as ConformerLayer
+    from transept.core.layers.conformer import ConvolutionModule as ConvolutionModule
+    from transept.core.layers.conformer import RelativeSelfAttention as RelativeSelfAttention
     from transept.core.layers.convolution import GeluConv1d as GeluConv1d
     from transept.core.layers.embedding import VocabParallelEmbedding as VocabParallelEmbedding
     from transept.core.layers.embedding import VocabParallelHead as VocabParallelHead
@@ -33,12 +38,14 @@ if TYPE_CHECKING:
     from transept.core.layers.layer_config import LayerConfig as LayerConfig
     from transept.core.layers.linear import ColumnParallelLinear as ColumnParallelLinear
     from transept.core.layers.linear import EncoderDecoderQKVParallelLinear as EncoderDecoderQKVParallelLinear
+    from transept.core.layers.linear import Linear as Linear
     from transept.core.layers.linear import QKVParallelLinear as QKVParallelLinear
     from transept.core.layers.linear import RowParallelLinear as RowParallelLinear
     from transept.core.layers.norm import RMSNorm as RMSNorm
     from transept.core.layers.positions import fairseq_sinusoids as fairseq_sinusoids
     from transept.core.layers.projected_attention import CrossAttention as CrossAttention
     from transept.core.layers.projected_attention import SelfAttention as SelfAttention
+    from transept.core.layers.subsampling import Subsampling2d as Subsampling2d
     from transept.core.layers.transformer import DecoderLayer as DecoderLayer
     from transept.core.layers.transformer import DecoderLayers as DecoderLayers
     from transept.core.layers.transformer import EncoderLayer as EncoderLayer
@@ -88,22 +95,24 @@ _NAMES_OF_MODULES = {
     "transept.core.attention.relative_keys": "RelativeKeys",
     "transept.core.checkpoints.checkpoint": "Checkpoint",
     "transept.core.checkpoints.hf_configs": "huggingface_config",
-    "transept.core.checkpoints.layer_rules": "bart_layer_rules",
+    "transept.core.checkpoints.layer_rules": "bart_layer_rules conformer_layer_rules",
     "transept.core.checkpoints.plain_files": "PlainFiles",
     "transept.core.checkpoints.plain_tokenizer": "PlainTokenizer",
     "transept.core.checkpoints.plain_tokenizer_files": "NamedTokenizer PlainTokenizerFiles",
     "transept.core.checkpoints.weight_map": "WeightMap",
     "transept.core.layers.activations": "get_activation",
+    "transept.core.layers.conformer": "ConformerConfig ConformerLayer ConvolutionModule RelativeSelfAttention",
     "transept.core.layers.convolution": "GeluConv1d",
     "transept.core.layers.embedding": "VocabParallelEmbedding VocabParallelHead",
     "transept.core.layers.feed_forward": "FeedForward",
     "transept.core.layers.layer_config": "LayerConfig",
     "transept.core.layers.linear": (
-        "ColumnParallelLinear EncoderDecoderQKVParallelLinear QKVParallelLinear RowParallelLinear"
+        "ColumnParallelLinear EncoderDecoderQKVParallelLinear Linear QKVParallelLinear RowParallelLinear"
     ),
     "transept.core.layers.norm": "RMSNorm",
     "transept.core.layers.positions": "fairseq_sinusoids",
     "transept.core.layers.projected_attention": "CrossAttention SelfAttention",
+    "transept.core.layers.subsampling": "Subsampling2d",
     "transept.core.layers.transformer": "DecoderLayer DecoderLayers EncoderLayer EncoderLayers",
     "transept.core.layers.transformers_encoder": "transformers_encoder",
     "transept.core.model": "ForConditionalGeneration replayable",

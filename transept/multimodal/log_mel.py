@@ -78,8 +78,10 @@ def recording_log_mel(waveform: Waveform, num_mels: int, device: torch.device | 
 
 
 @lru_cache(maxsize=8)
-def mel_filters(num_mels: int, device: torch.device | str = "cpu") -> Tensor:
-    """Return triangular filters of equal area on Slaney's mel scale, 0 to 8 kHz: [num_mels, N_FFT // 2 + 1] float32.
+def mel_filters(num_mels: int, device: torch.device | str = "cpu", n_fft: int = N_FFT) -> Tensor:
+    """Return triangular filters of equal area on Slaney's mel scale, 0 to 8 kHz: [num_mels, n_fft // 2 + 1] float32.
+
+    n_fft: samples of a spectrum at 16 kHz.
 
     Bit-equal to transformers' ``mel_filter_bank``; ``librosa.filters.mel`` differs in the last bits.
     """
@@ -88,7 +90,7 @@ def mel_filters(num_mels: int, device: torch.device | str = "cpu") -> Tensor:
     top = LOG_MEL + np.log(SAMPLE_RATE / 2 / LOG_HZ) / LOG_STEP
     mels = np.linspace(0.0, top, num_mels + 2)
     edges = np.where(mels < LOG_MEL, 200.0 * mels / 3.0, LOG_HZ * np.exp(LOG_STEP * (mels - LOG_MEL)))  # Hz
-    distances = edges - np.linspace(0.0, SAMPLE_RATE / 2, N_FFT // 2 + 1)[:, None]  # [bins, num_mels + 2]
+    distances = edges - np.linspace(0.0, SAMPLE_RATE / 2, n_fft // 2 + 1)[:, None]  # [bins, num_mels + 2]
     widths = np.diff(edges)
     triangles = np.minimum(-distances[:, :-2] / widths[:-1], distances[:, 2:] / widths[1:]).clip(min=0.0)
     filters = triangles * (2.0 / (edges[2:] - edges[:-2]))

@@ -269,6 +269,7 @@ def _fill(places: _Places, name: str, target: str, tensor: Tensor, report: _Repo
         report.twice.append(f"{target}, from {name} after {', '.join(earlier)}")
         return
     places.filled.update(dict.fromkeys(place.pieces, name))
+    tensor = _without_trailing_ones(tensor, place.shape)
     if tensor.shape != place.shape:
         report.misshaped.append(_misshaped(name, target, tensor, place))
         return
@@ -281,10 +282,17 @@ def _fill_tied(places: _Places, name: str, target: str, tensor: Tensor, report: 
         _fill(places, name, target, tensor, report)
         return
     place = places.find(target)
+    tensor = _without_trailing_ones(tensor, place.shape)
     if tensor.shape != place.shape:
         report.misshaped.append(_misshaped(name, target, tensor, place))
     elif not _same(place.own(tensor), places.content(place), place.destination.dtype):
         report.untied.append(f"{name} (for {target})")
+
+
+def _without_trailing_ones(tensor: Tensor, shape: torch.Size) -> Tensor:
+    """Return a convolution's weight of one tap as a matrix, if that has the expected shape; else the tensor."""
+    more = tensor.shape[len(shape) :]
+    return tensor.flatten(len(shape) - 1) if shape and more and more.numel() == 1 else tensor
 
 
 def _same(tensor: Tensor, other: Tensor, dtype: torch.dtype) -> bool:

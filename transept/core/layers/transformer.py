@@ -176,8 +176,12 @@ class DecoderLayers(nn.ModuleList):
     @classmethod
     def of(cls, config: Any, context: LayerContext, **options: Any) -> DecoderLayers:
         """Make the layers of a decoder from a config with BART's names. options: see `LayerConfig.of_side`."""
-        layer = LayerConfig.of_side(config, "decoder", **options)
-        return cls(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
+        return cls.alike(LayerConfig.of_side(config, "decoder", **options), config.decoder_layers, context)
+
+    @classmethod
+    def alike(cls, layer: LayerConfig, count: int, context: LayerContext) -> DecoderLayers:
+        """Make `count` layers with the same settings."""
+        return cls(DecoderLayer(layer, context) for _ in range(count))
 
     @cached_property
     def _kernels(self) -> list[DecoderLayerKernel | None]:
