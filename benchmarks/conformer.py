@@ -87,7 +87,9 @@ def main() -> None:
             run(waveform)
             if turn:  # the first one warms up
                 seconds[name].append(time.process_time() - begin)
-    print(f"\n{args.layers} layers of {args.hidden}, {SECONDS} s of audio\n\n| engine | CPU s | of transformers float32 |")
+    print(
+        f"\n{args.layers} layers of {args.hidden}, {SECONDS} s of audio\n\n| engine | CPU s | of transformers float32 |"
+    )
     print("| --- | --- | --- |")
     for name, own in seconds.items():
         ratio = statistics.median(map(float.__truediv__, own, seconds["transformers float32"]))

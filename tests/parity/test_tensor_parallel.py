@@ -22,8 +22,11 @@ from random_pix2struct import PIX2STRUCT_ROWS
 from random_trocr import ROWS as TROCR_ROWS
 from text_models import ROWS
 from transformers import (
+    CanaryConfig,
+    CanaryForConditionalGeneration,
     MoonshineConfig,
     MoonshineForConditionalGeneration,
+    ParakeetFeatureExtractor,
     T5GemmaConfig,
     T5GemmaForConditionalGeneration,
 )
@@ -135,6 +138,29 @@ def moonshine_case(request: pytest.FixtureRequest) -> Case:
     return Case(directory, [given.prompt for given in parity.inputs], parity.engine)
 
 
+def canary_case(request: pytest.FixtureRequest) -> Case:
+    """A Conformer whose channels and keys of distances are split, and a bias of the head."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    encoder = {"model_type": "parakeet_encoder", "num_mel_bins": 24, "subsampling_conv_channels": 8, **sizes}
+    decoder = {"model_type": "canary_decoder", "num_key_value_heads": 4, "head_dim": 12, "vocab_size": 321, **sizes}
+    config = CanaryConfig(
+        encoder_config=encoder | {"initializer_range": 0.2},
+        decoder_config=decoder | {"max_position_embeddings": 150},
+        vocab_size=321,
+        initializer_range=0.3,
+    )
+    extract, generator = ParakeetFeatureExtractor(feature_size=24), np.random.default_rng(0)
+    sounds = [generator.normal(0, 0.1, length).astype(np.float32) for length in (33_000, 3_000, 61_000)]
+    inputs = [
+        ({"audio": (sound, 16_000)}, dict(extract(sound, sampling_rate=16_000, return_tensors="pt")))
+        for sound in sounds
+    ]
+    directory = request.getfixturevalue("tmp_path_factory").mktemp("canary")
+    parity = Parity(CanaryForConditionalGeneration(config).eval(), directory, inputs=inputs)
+    return Case(directory, [given.prompt for given in parity.inputs], parity.engine)
+
+
 def t5gemma_case(request: pytest.FixtureRequest) -> Case:
     """Sides of different widths, keys that are shared, a window in one layer of two."""
     request.getfixturevalue("example_plugins")
@@ -166,6 +192,8 @@ TENSOR_PARALLEL = {
     ("bart-base", 4): (text_case("bart-base"), SLOW),
     ("t5 1.1", 3): (text_case("t5 1.1"), ()),
     ("moonshine", 2): (moonshine_case, ()),
+    ("canary", 2): (canary_case, ()),
+    ("canary", 4): (canary_case, SLOW),
     ("t5gemma", 2): (t5gemma_case, SLOW),
     ("opus-mt, two vocabularies", 2): (text_case("opus-mt, two vocabularies"), SLOW),
     ("tiny.en, every window", 2): (speech_case("tiny_en", every=True), SLOW),
@@ -196,6 +224,7 @@ PIPELINES = {
     ("base, every window", 2, 2): (speech_case("base", every=True), SLOW),
     ("base, every window", 4, 2): (speech_case("base", every=True), SLOW),
     ("moonshine", 1, 2): (moonshine_case, SLOW),
+    ("canary", 2, 2): (canary_case, SLOW),
     ("t5gemma", 1, 2): (t5gemma_case, SLOW),
     ("moonshine", 4, 2): (moonshine_case, SLOW),
     ("trocr-small", 1, 2): (image_case("trocr-small"), SLOW),

@@ -5,7 +5,10 @@ from itertools import accumulate, pairwise
 import pytest
 import torch
 from transformers import ParakeetEncoderConfig, SeamlessM4Tv2Config, SpeechT5Config
-from transformers.models.parakeet.modeling_parakeet import ParakeetEncoderAttention, ParakeetEncoderRelPositionalEncoding
+from transformers.models.parakeet.modeling_parakeet import (
+    ParakeetEncoderAttention,
+    ParakeetEncoderRelPositionalEncoding,
+)
 from transformers.models.seamless_m4t_v2.modeling_seamless_m4t_v2 import SeamlessM4Tv2ConformerSelfAttention
 from transformers.models.speecht5.modeling_speecht5 import SpeechT5Attention, SpeechT5RelativePositionalEncoding
 

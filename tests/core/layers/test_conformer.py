@@ -38,7 +38,12 @@ def theirs() -> ParakeetEncoder:
     norm = encoder.layers[0].conv.norm
     for tensor in (norm.weight, norm.running_var):
         torch.nn.init.uniform_(tensor, 0.5, 2.0)
-    for tensor in (norm.bias, norm.running_mean, encoder.layers[0].self_attn.bias_u, encoder.layers[0].self_attn.bias_v):
+    for tensor in (
+        norm.bias,
+        norm.running_mean,
+        encoder.layers[0].self_attn.bias_u,
+        encoder.layers[0].self_attn.bias_v,
+    ):
         torch.nn.init.normal_(tensor)
     return encoder
 

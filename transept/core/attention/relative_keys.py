@@ -67,8 +67,12 @@ def attend_relative_keys(
     for start, end in pairwise(starts):
         given, table = (query[start:end], key[start:end], value[start:end]), keys.of_distances(end - start)
         if attend is not None:
-            biases = {"content_bias": keys.content_bias, "position_bias": keys.position_bias}
-            attend(*given, scale, out[start:end], position_keys=table, **biases)
+            attend(
+                *(*given, scale, out[start:end]),
+                position_keys=table,
+                content_bias=keys.content_bias,
+                position_bias=keys.position_bias,
+            )
         else:
             out[start:end] = _attend_sequence(*given, scale, table, keys)
     return out

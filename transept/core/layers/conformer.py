@@ -112,11 +112,13 @@ def distance_sinusoids(longest: int, hidden_size: int) -> Tensor:
 
 
 class BatchNorm(nn.Module):
-    """The parameters of a BatchNorm1d whose statistics are constants. They are folded into the convolution before it."""
+    """The parameters of a BatchNorm1d, whose statistics are constants. They are folded into the convolution before."""
 
     def __init__(self, channels: int, group: ParallelGroup, eps: float = 1e-5) -> None:
         super().__init__()
-        self.weight, self.bias, self.running_mean, self.running_var = (_own_rows(channels, None, group) for _ in range(4))
+        self.weight, self.bias, self.running_mean, self.running_var = (
+            _own_rows(channels, None, group) for _ in range(4)
+        )
         self.eps = eps
 
     def folded(self, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -170,7 +172,8 @@ class ConvolutionModule(nn.Module):
     @cached_property
     def _folded(self) -> tuple[Tensor, Tensor | None]:
         """The convolution's weight [taps, channels] and bias, with a BatchNorm's."""
-        weight, bias = self.conv.weight[:, 0], self.conv.bias
+        weight: Tensor = self.conv.weight[:, 0]
+        bias: Tensor | None = self.conv.bias
         if isinstance(self.norm, BatchNorm):
             weight, bias = self.norm.folded(weight, bias)
         return weight.t().contiguous(), bias
@@ -189,7 +192,7 @@ def _gate_and_convolve(x: Tensor, starts: Sequence[int], weight: Tensor, bias: T
 
 
 class ConformerLayer(nn.Module):
-    """``ffn1``, ``self_attn``, ``conv`` and ``ffn2``, each with a norm such as ``ffn1_norm`` before it; ``out_norm``."""
+    """``ffn1``, ``self_attn``, ``conv`` and ``ffn2``, each after its norm, such as ``ffn1_norm``; then ``out_norm``."""
 
     def __init__(self, config: ConformerConfig, context: LayerContext) -> None:
         super().__init__()

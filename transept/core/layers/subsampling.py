@@ -30,10 +30,10 @@ class Subsampling2d(nn.Module):
         if halvings < 1 or STRIDE**halvings != factor:
             raise CheckpointError(f"subsampling by {factor} is not supported: it must be a power of 2, from 2 on")
         self.factor = factor
-        size = {"kernel_size": KERNEL, "stride": STRIDE, "padding": KERNEL // 2}
-        layers: list[nn.Module] = [nn.Conv2d(1, channels, **size), nn.ReLU(inplace=True)]
+        size = KERNEL, STRIDE, KERNEL // 2
+        layers: list[nn.Module] = [nn.Conv2d(1, channels, *size), nn.ReLU(inplace=True)]
         for _ in range(halvings - 1):
-            layers += [nn.Conv2d(channels, channels, **size, groups=channels), nn.Conv2d(channels, channels, 1)]
+            layers += [nn.Conv2d(channels, channels, *size, groups=channels), nn.Conv2d(channels, channels, 1)]
             layers.append(nn.ReLU(inplace=True))
         self.layers = nn.Sequential(*layers)
         self.linear = Linear(channels * self.num_tokens(num_bins, factor), hidden_size)
@@ -54,6 +54,8 @@ class Subsampling2d(nn.Module):
         for first in range(0, len(features), FRAMES_AT_ONCE):
             begin, end = max(0, first - margin), first + FRAMES_AT_ONCE
             hidden = self.layers(features[None, None, begin : end + margin])
-            tokens = slice((first - begin) // self.factor, self.num_tokens(min(end, len(features)) - begin, self.factor))
+            tokens = slice(
+                (first - begin) // self.factor, self.num_tokens(min(end, len(features)) - begin, self.factor)
+            )
             parts.append(hidden[0, :, tokens].transpose(0, 1).flatten(1))
         return torch.cat(parts)

@@ -26,7 +26,6 @@ def register_models() -> list[ModelSpec]:
         features=f"{FEATURES}:recording_features",
         frames_per_second=SAMPLE_RATE,  # the features of a recording are its samples
         language_names=LANGUAGE_NAMES,
-        unspoken_tokens=prompts.unspoken_tokens,
     )
     canary = ModelSpec(
         name="canary",

@@ -1,7 +1,7 @@
 """The languages of Canary and of Cohere Transcribe, which are named by their codes in decoder prompts."""
 
-CANARY = tuple("bg hr cs da nl en et fi fr de el hu it lv lt mt pl pt ro sk sl es sv ru uk".split())
-COHERE = tuple("ar de el en es fr it ja ko nl pl pt vi zh".split())
+CANARY = "bg hr cs da nl en et fi fr de el hu it lv lt mt pl pt ro sk sl es sv ru uk"
+COHERE = "ar de el en es fr it ja ko nl pl pt vi zh"
 LANGUAGE_NAMES = {
     "arabic": "ar",
     "bulgarian": "bg",

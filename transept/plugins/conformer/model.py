@@ -30,9 +30,9 @@ LOWEST_FREQUENCY = 10_000.0
 
 
 class Encoder(nn.Module):
-    """Features to hidden states. config: a ParakeetEncoderConfig."""
+    """Features to hidden states. config: a ParakeetEncoderConfig. projected: size of the output, if it differs."""
 
-    def __init__(self, config: Any, context: LayerContext) -> None:
+    def __init__(self, config: Any, context: LayerContext, projected: int | None = None) -> None:
         super().__init__()
         self.scale = config.hidden_size**0.5 if config.scale_input else 1.0
         self.subsampling = Subsampling2d(
@@ -49,13 +49,14 @@ class Encoder(nn.Module):
             conv_bias=config.convolution_bias,
         )
         self.layers = nn.ModuleList(ConformerLayer(layer, context) for _ in range(config.num_hidden_layers))
+        self.proj = None if projected is None else Linear(config.hidden_size, projected)
 
     def forward(self, metadata: AttentionMetadata, input_features: list[Tensor]) -> Tensor:
         """input_features: each input's [frames, bins]. Returns [encoder_tokens, hidden]."""
         x = self.subsampling(input_features) * self.scale
         for layer in self.layers:
             x = layer(x, metadata)
-        return x
+        return x if self.proj is None else self.proj(x)
 
 
 class Decoder(nn.Module):
@@ -87,12 +88,16 @@ class Decoder(nn.Module):
 
 
 class FastConformer(ForConditionalGeneration):
-    """The parts that both families share."""
+    """The parts that both families share. projects: True if the encoder's output is projected to the decoder's size."""
+
+    projects = False
 
     def __init__(self, config: Any, context: LayerContext) -> None:
         super().__init__(config, context)
         decoder = self.decoder_config(config)
-        self.encoder, self.decoder = Encoder(config.encoder_config, context), Decoder(decoder, context)
+        projected = decoder.hidden_size if self.projects else None
+        self.encoder = Encoder(config.encoder_config, context, projected)
+        self.decoder = Decoder(decoder, context)
         tied = self.decoder.embed_tokens.weight if config.tie_word_embeddings else None
         self.head = VocabParallelHead(
             decoder.vocab_size, decoder.hidden_size, group=context.group, weight=tied, bias=True
@@ -124,15 +129,9 @@ class FastConformer(ForConditionalGeneration):
 
 
 class CohereAsrForConditionalGeneration(FastConformer):
-    """Cohere Transcribe, whose encoder's output is projected to the decoder's size."""
+    """Cohere Transcribe."""
 
-    def __init__(self, config: Any, context: LayerContext) -> None:
-        super().__init__(config, context)
-        self.proj = Linear(config.encoder_config.hidden_size, config.hidden_size)
-
-    def encode(self, *inputs: Any, **features: list[Tensor]) -> Tensor:
-        """See ForConditionalGeneration."""
-        return self.proj(super().encode(*inputs, **features))
+    projects = True
 
 
 class CanaryForConditionalGeneration(FastConformer):

@@ -8,20 +8,14 @@ from collections.abc import Sequence
 from transept.authoring import CheckpointError, CheckpointView, ParameterError, SpeechTokens, dec_prompt
 
 CONTROL = re.compile(r"<\|.*\|>|<(?:pad|unk|s|/s)>")
+ENGLISH = "en"  # without a language, with which requests of `transept.speech` always come
 BLANK = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's sign for a blank, with which Cohere's prompts begin
-ENGLISH = "en"
 
 
-def vocabulary(view: CheckpointView) -> dict[str, int]:
-    """Return token -> id; empty without a tokenizer."""
-    tokenizer = view.tokenizer
-    return {} if tokenizer is None else dict(tokenizer.get_vocab())
-
-
-def languages(view: CheckpointView, codes: Sequence[str]) -> dict[str, int]:
+def languages(view: CheckpointView, codes: str) -> dict[str, int]:
     """Return code -> token id of those languages of a family that the checkpoint has."""
-    ids = vocabulary(view)
-    return {code: ids[f"<|{code}|>"] for code in codes if f"<|{code}|>" in ids}
+    ids = ((code, _id(view, f"<|{code}|>")) for code in codes.split())
+    return {code: token for code, token in ids if token is not None}
 
 
 def canary_prompt(
@@ -34,7 +28,7 @@ def canary_prompt(
 ) -> list[int]:
     """Return ``<|startofcontext|><|startoftranscript|><|emo:undefined|><|en|><|de|><|pnc|>...``."""
     spoken = language or ENGLISH
-    return control_tokens(view, spoken, target_language or spoken)
+    return _control_tokens(view, spoken, target_language or spoken)
 
 
 def cohere_prompt(
@@ -45,58 +39,53 @@ def cohere_prompt(
         message = f"Cohere Transcribe transcribes speech and cannot {task}; leave {{task}} out"
         raise ParameterError(message, param="task", value=task)
     spoken = language or ENGLISH
-    return [*_ids(view, [BLANK]), *control_tokens(view, spoken, spoken)]
+    return [*_ids(view, BLANK), *_control_tokens(view, spoken, spoken)]
 
 
-def control_tokens(view: CheckpointView, spoken: str, written: str) -> list[int]:
-    """Return the tokens that ask for a text with punctuation and capitals, numbers as they are spoken."""
-    of_languages = (f"<|{spoken}|>", f"<|{written}|>")
-    settings = ("<|pnc|>", "<|noitn|>", "<|notimestamp|>", "<|nodiarize|>")
-    return _ids(view, ["<|startofcontext|>", "<|startoftranscript|>", "<|emo:undefined|>", *of_languages, *settings])
+def _control_tokens(view: CheckpointView, spoken: str, written: str) -> list[int]:
+    """Return the tokens that ask for a text with punctuation and capitals, and with numbers as words."""
+    before = ("<|startofcontext|>", "<|startoftranscript|>", "<|emo:undefined|>")
+    return _ids(
+        view, *before, f"<|{spoken}|>", f"<|{written}|>", "<|pnc|>", "<|noitn|>", "<|notimestamp|>", "<|nodiarize|>"
+    )
 
 
 def cohere_default_prompt(view: CheckpointView) -> list[int]:
-    """Return the prompt for English, or the decoder's start token if the config names one."""
+    """Return the decoder's start token, or the prompt for English if the config names none."""
     if getattr(view.config, "decoder_start_token_id", None) is not None:
         return dec_prompt(view)
-    return cohere_prompt(view)
+    return cohere_prompt(view, language=ENGLISH)
 
 
 def unchanged(token_ids: Sequence[int], view: CheckpointView) -> list[int]:
-    """Return a user's decoder prompt as it is: no one token begins all prompts."""
+    """Return a user's decoder prompt as it is: there is no token with which all prompts begin."""
     return list(token_ids)
 
 
 def speech_tokens(view: CheckpointView) -> SpeechTokens:
     """Return the control tokens. The vocabulary begins with them; then comes text."""
-    ids = vocabulary(view)
-    controls = {token for name, token in ids.items() if CONTROL.fullmatch(name)}
-    first = next((token for token in range(view.config.vocab_size) if token not in controls), 0)
-    end = _end(view)
-    return SpeechTokens(
-        end_of_text=end,
-        start_of_transcript=_ids(view, ["<|startoftranscript|>"])[0],
-        prompt_only=tuple(sorted(controls - {end})),
-        text=range(first, view.config.vocab_size),
-    )
+    tokens = enumerate(view.tokenizer.convert_ids_to_tokens(range(len(view.tokenizer))))
+    controls = {token for token, name in tokens if name is not None and CONTROL.fullmatch(name)}
+    size, end = view.config.vocab_size, view.config.eos_token_id
+    first = next((token for token in range(size) if token not in controls), size)
+    (start,) = _ids(view, "<|startoftranscript|>")
+    others = tuple(sorted(controls - {end}))
+    return SpeechTokens(end_of_text=end, start_of_transcript=start, prompt_only=others, text=range(first, size))
 
 
-def unspoken_tokens(view: CheckpointView) -> list[int]:
-    """Return the control tokens, which a transcript never has."""
-    return list(speech_tokens(view).prompt_only)
+def _id(view: CheckpointView, token: str) -> int | None:
+    """Return a token's id; None if the tokenizer does not have the token."""
+    tokenizer = view.tokenizer
+    found = tokenizer.convert_tokens_to_ids(token)
+    return found if found is not None and tokenizer.convert_ids_to_tokens(found) == token else None
 
 
-def _end(view: CheckpointView) -> int:
-    end = view.config.eos_token_id
-    return int(end[0] if isinstance(end, list) else end)
-
-
-def _ids(view: CheckpointView, tokens: Sequence[str]) -> list[int]:
+def _ids(view: CheckpointView, *tokens: str) -> list[int]:
     """Return the ids of tokens. Raises CheckpointError if the tokenizer lacks one."""
-    ids = vocabulary(view)
-    if missing := [token for token in tokens if token not in ids]:
+    ids = [(token, _id(view, token)) for token in tokens]
+    if missing := [token for token, found in ids if found is None]:
         raise CheckpointError(
             f'the tokenizer in "{view.path}" lacks {", ".join(missing)}, of which decoder prompts are made: copy the '
             "tokenizer's files from where the checkpoint was published"
         )
-    return [ids[token] for token in tokens]
+    return [found for _, found in ids if found is not None]

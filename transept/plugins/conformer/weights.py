@@ -45,7 +45,7 @@ COHERE = WeightMap(
         (r"(?:model\.)?transf_decoder\._embedding\.token_embedding\.weight", "decoder.embed_tokens.weight"),
         (r"(?:model\.)?transf_decoder\._embedding\.position_embedding\.pos_enc", "decoder.positions.weight"),
         (rf"(?:model\.)?transf_decoder\._embedding\.layer_norm\.{_KIND}", r"decoder.embed_norm.\1"),
-        (rf"(?:model\.)?encoder_decoder_proj\.{_KIND}", r"proj.\1"),
+        (rf"(?:model\.)?encoder_decoder_proj\.{_KIND}", r"encoder.proj.\1"),
         *conformer_layer_rules(r"(?:model\.)?(encoder\.layers\.\d+)", r"\1"),
         (rf"(?:model\.)?encoder\.pre_encode\.conv\.(\d+)\.{_KIND}", r"encoder.subsampling.layers.\1.\2"),
         (rf"(?:model\.)?encoder\.pre_encode\.out\.{_KIND}", r"encoder.subsampling.linear.\1"),
