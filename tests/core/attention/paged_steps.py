@@ -25,6 +25,7 @@ LIMITS = {  # small enough to change much: scores are around 1, sequences up to 
     "soft cap": {"softcap": 0.7},
     "window of 1": {"window": 1},
     "window": {"window": 7},
+    "window of two sides": {"window": (9, 4)},
     "soft cap and wide window": {"softcap": 0.7, "window": 70},
 }
 
@@ -38,7 +39,7 @@ def attend_naively(
     bias: Tensor | None = None,
     *,
     softcap: float | None = None,
-    window: int | None = None,
+    window: int | tuple[int, int] | None = None,
 ) -> Tensor:
     """One sequence, whose queries are the last of its positions: [queries, heads, dim] in float64."""
     group = query.shape[1] // key.shape[1]  # query heads that share a key head
@@ -47,11 +48,12 @@ def attend_naively(
     first = len(key) - len(query)
     out = torch.zeros_like(query)
     for row in range(len(query)):
-        seen = slice(0, first + row + 1 if causal else len(key))
-        if window is not None and causal:
-            seen = slice(max(seen.stop - window, 0), seen.stop)
-        elif window is not None:
-            seen = slice(max(first + row - window, 0), min(first + row + window + 1, len(key)))
+        own = first + row
+        seen = slice(0, own + 1 if causal else len(key))
+        if isinstance(window, int):
+            window = (window - 1, 0) if causal else (window, window)
+        if window is not None:
+            seen = slice(max(own - window[0], 0), min(own + window[1] + 1, seen.stop))
         scores = torch.einsum("hd,khd->hk", query[row], key[seen]) * scale
         if softcap is not None:
             scores = softcap * torch.tanh(scores / softcap)

@@ -1,6 +1,7 @@
 """Attention with embeddings of distances, beside the encoders of transformers that have them."""
 
 from itertools import accumulate, pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -27,12 +28,18 @@ CONTEXT = LayerContext(attention_backend=TorchBackend(), group=ParallelGroup())
 
 
 def attended(
-    projections: list[torch.nn.Linear], x: torch.Tensor, keys: RelativeKeys, context: LayerContext = CONTEXT
+    projections: list[torch.nn.Linear],
+    x: torch.Tensor,
+    keys: RelativeKeys,
+    context: LayerContext = CONTEXT,
+    **options: Any,
 ) -> torch.Tensor:
     query, key, value = (projection(x).unflatten(-1, (HEADS, HEAD_DIM)) for projection in projections)
     metadata = AttentionMetadata.for_encoder(LENGTHS)
     context.attention_backend.plan(metadata)
-    return Attention(HEAD_DIM, context=context)(query, key, value, None, metadata, AttentionType.ENCODER, keys)
+    return Attention(HEAD_DIM, context=context, **options)(
+        query, key, value, None, metadata, AttentionType.ENCODER, keys
+    )
 
 
 def by_pytorch(patch: pytest.MonkeyPatch, queries: int) -> None:
@@ -78,10 +85,13 @@ def test_seamless_attention() -> None:
         torch.testing.assert_close(ours[start:end], theirs(x[start:end][None])[0][0])
 
 
+@pytest.mark.parametrize("window", [None, (5, 2)])
 @pytest.mark.parametrize("quantization", [None, "bfloat16"])
 @pytest.mark.parametrize("queries", [None, 4, 512])
 @torch.inference_mode()
-def test_parakeets_attention(queries: int | None, quantization: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parakeets_attention(
+    queries: int | None, quantization: str | None, window: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if queries is not None:
         by_pytorch(monkeypatch, queries)
     torch.manual_seed(0)
@@ -96,10 +106,12 @@ def test_parakeets_attention(queries: int | None, quantization: str | None, monk
     table = theirs.relative_k_proj(encode(torch.zeros(1, longest, HIDDEN))[0]).unflatten(-1, (HEADS, HEAD_DIM))
     keys = RelativeKeys(table.transpose(0, 1), longest - 1, theirs.bias_u, theirs.bias_v)
     context = LayerContext(attention_backend=TorchBackend(quantization), group=ParallelGroup())
-    ours = theirs.o_proj(attended([theirs.q_proj, theirs.k_proj, theirs.v_proj], x, keys, context))
+    ours = theirs.o_proj(attended([theirs.q_proj, theirs.k_proj, theirs.v_proj], x, keys, context, window=window))
     for start, end in pairwise(STARTS):
         own = x[start:end][None]
-        expected, _ = theirs(own, encode(own))
+        distances = torch.arange(end - start) - torch.arange(end - start)[:, None]
+        seen = None if window is None else ((distances >= -window[0]) & (distances <= window[1]))[None, None]
+        expected, _ = theirs(own, encode(own), seen)
         tolerances = {} if quantization is None else {"rtol": 0.03, "atol": 0.03}
         torch.testing.assert_close(ours[start:end], expected[0], **tolerances)
 

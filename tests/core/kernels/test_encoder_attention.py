@@ -33,9 +33,10 @@ def attend(
     scale: float,
     kernel: Kernel = attend_sequence,
     bias: Tensor | None = None,
+    window: tuple[int, int] | None = None,
 ) -> Tensor:
     out = torch.full(query.shape, float("nan"))
-    kernel(query, key, value, scale, out, bias)
+    kernel(query, key, value, scale, out, bias, window=window)
     return out
 
 
@@ -71,18 +72,19 @@ def test_it_is_attention(tokens: int, kv_heads: int, shared: int, dim: int) -> N
     st.integers(1, 3),
     st.sampled_from([5, 32, 64, 80]),
     st.booleans(),
-    st.one_of(st.none(), st.integers(0, 300)),
+    st.one_of(st.none(), st.tuples(st.integers(0, 300), st.integers(0, 300))),
 )
 def test_a_bias_is_added_by_distance(
-    kernel: Kernel, tokens: int, heads: int, dim: int, shared: bool, window: int | None
+    kernel: Kernel, tokens: int, heads: int, dim: int, shared: bool, window: tuple[int, int] | None
 ) -> None:
     torch.manual_seed(tokens)
     query, key, value = torch.randn(3, tokens, heads, dim)
     longer = 3 * torch.randn(1 if shared else heads, 2 * tokens + 9)
     bias = longer[:, 5 : 2 * tokens + 4]  # with a stride, as of the longest sequence of a step
     if window is not None:
-        bias[:, (torch.arange(1 - tokens, tokens)).abs() > window] = float("-inf")
-    out = attend(query, key, value, dim**-0.5, kernel, bias)
+        distances = torch.arange(1 - tokens, tokens)  # from a key to the query
+        bias[:, (distances > window[0]) | (distances < -window[1])] = float("-inf")
+    out = attend(query, key, value, dim**-0.5, kernel, bias, window)
     right = expected(query, key, value, dim**-0.5, bias)
     assert error(out, right) < {attend_sequence: 1e-5, attend_in_int8: 0.03}.get(kernel, 0.01)
 

@@ -154,7 +154,8 @@ def test_queries_keys_and_values_may_have_biases_of_their_own() -> None:
     [
         ({"softcap": 0}, "softcap of attention must be a number above 0, or None, not 0"),
         ({"softcap": "50"}, "softcap .* not '50'"),
-        ({"window": 0}, "window of attention must be an integer of at least 1, or None, not 0"),
+        ({"window": 0}, r"window of attention must be an integer of at least 1, a pair .*, or None, not 0"),
+        ({"window": (4, -1)}, r"window .* not \(4, -1\)"),
         ({"window": 2.5}, "window .* not 2.5"),
         ({"rotary": -1.0}, "theta of rotary positions must be a number above 0, not -1.0"),
         ({"rotary": 1e4, "head_dim": 7}, "even size, and these have 7 dimensions"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -51,10 +52,12 @@ class Attention(nn.Module):
         2).
     window: of self-attention. In a decoder, a query sees its own key and the ``window - 1`` before it. In an encoder,
         it sees keys at a distance of at most ``window`` on either side, as in transformers'
-        sliding_window_bidirectional_overlay. Cache blocks outside the window are freed only if `ModelShape.window` is
-        set, because all layers share one block table.
+        sliding_window_bidirectional_overlay. A pair ``(before, after)`` is the most distant key on each side. Cache
+        blocks outside the window are freed only if `ModelShape.window` is set, because all layers share one block
+        table.
 
-    Raises CheckpointError if softcap is not a number above 0, or window is not an integer of at least 1.
+    Raises CheckpointError if softcap is not a number above 0, or window is not an integer of at least 1,
+    or a pair of integers of at least 0.
     """
 
     def __init__(
@@ -63,7 +66,7 @@ class Attention(nn.Module):
         *,
         scale: float | None = None,
         softcap: float | None = None,
-        window: int | None = None,
+        window: int | tuple[int, int] | None = None,
         context: LayerContext,
     ) -> None:
         super().__init__()
@@ -71,8 +74,11 @@ class Attention(nn.Module):
             isinstance(softcap, bool) or not isinstance(softcap, int | float) or not 0 < softcap < math.inf
         ):
             raise CheckpointError(f"the softcap of attention must be a number above 0, or None, not {softcap!r}")
-        if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
-            raise CheckpointError(f"the window of attention must be an integer of at least 1, or None, not {window!r}")
+        if not _is_window(window):
+            raise CheckpointError(
+                f"the window of attention must be an integer of at least 1, a pair (before, after) of integers from 0 "
+                f"up, or None, not {window!r}"
+            )
         self.scale = head_dim**-0.5 if scale is None else scale
         self.softcap, self.window = softcap, window
         self.backend = context.attention_backend
@@ -107,11 +113,9 @@ class Attention(nn.Module):
             )
         if attn_metadata.window is not None and attn_type is AttentionType.DECODER:
             self._check_window(attn_metadata.window, bias)
-        if isinstance(bias, RelativeKeys) and (
-            attn_type is not AttentionType.ENCODER or self.softcap is not None or self.window is not None
-        ):
+        if isinstance(bias, RelativeKeys) and (attn_type is not AttentionType.ENCODER or self.softcap is not None):
             raise PluginError(
-                "RelativeKeys serve only an encoder's self-attention without a soft cap or a window: pass another bias"
+                "RelativeKeys serve only an encoder's self-attention without a soft cap: pass another bias"
             )
         num_queries = attn_metadata.num_queries(attn_type)
         if len(query) != num_queries:  # GPU kernels would read and write out of bounds
@@ -122,11 +126,8 @@ class Attention(nn.Module):
                 "RelativeKeys or a RelativePositionBias"
             )
         if isinstance(bias, RelativeKeys):
-            assert key is not None
-            assert value is not None
-            starts = attn_metadata.encoder_start_loc
-            quantization = self.backend.quantization
-            return attend_relative_keys(query, key, value, starts, self.scale, bias, quantization).flatten(1)
+            own = AttentionCall(query, key, value, None, attn_metadata, attn_type, self.scale, window=self.window)
+            return attend_relative_keys(own, bias, self.backend.quantization).flatten(1)
         if bias is not None and self._group.size > 1:
             bias = self._of_own_heads(bias, query.shape[1])
         given = (query, key, value, kv_cache, attn_metadata, attn_type, self.scale, bias, self.softcap, self.window)
@@ -136,10 +137,16 @@ class Attention(nn.Module):
             attn_metadata.capture.record(query, kv_cache, self.scale, self.softcap)
         return out.flatten(1)
 
+    @property
+    def _seen_by_decoder(self) -> int:
+        """Tokens in the window of a decoder's query, its own among them."""
+        assert self.window is not None
+        return self.window if isinstance(self.window, int) else self.window[0] + 1
+
     def _check_window(self, window: int, bias: AttentionBias | RelativeKeys | None) -> None:
         """Raise PluginError if a decoder layer needs keys outside the model's window. Their blocks are freed."""
-        if self.window is None or self.window > window:
-            sees = "all tokens" if self.window is None else f"{self.window} tokens"
+        if self.window is None or self._seen_by_decoder > window:
+            sees = "all tokens" if self.window is None else f"{self._seen_by_decoder} tokens"
             raise PluginError(
                 f"ModelShape.window is {window}, but a layer of the decoder sees {sees}: set it to the largest window "
                 "of its layers, and to None if one of them has none"
@@ -155,3 +162,12 @@ class Attention(nn.Module):
         if isinstance(bias, RelativePositionBias):
             return bias if bias.table.shape[1] == num_heads else bias.of_heads(heads)
         return bias if len(bias) in (1, num_heads) else bias[heads]
+
+
+def _is_window(window: Any) -> bool:
+    """True for a valid window of Attention."""
+    if window is None:
+        return True
+    sides = window if isinstance(window, tuple) and len(window) == 2 else (window,)
+    least = 1 if sides == (window,) else 0
+    return all(isinstance(side, int) and not isinstance(side, bool) and side >= least for side in sides)

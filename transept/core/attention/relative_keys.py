@@ -6,7 +6,6 @@ Unlike an additive bias, the added term also depends on the query's content, so 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from transept.core.attention.backends.base import AttentionCall
 from transept.core.kernels.dispatch import RELATIVE_ATTENTION
 
 QUERIES_AT_A_TIME = 512  # bounds the memory of the added scores: about 37 MB with 12 heads and 1500 keys
@@ -48,40 +48,48 @@ class RelativeKeys:
         return table[:, rows]
 
 
-def attend_relative_keys(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    starts: Sequence[int],
-    scale: float,
-    keys: RelativeKeys,
-    quantization: str | None = None,
-) -> Tensor:
-    """Compute self-attention of whole sequences, without a mask.
+def attend_relative_keys(call: AttentionCall, keys: RelativeKeys, quantization: str | None = None) -> Tensor:
+    """Compute an encoder's self-attention, without a bias or a soft cap. quantization: the engine's.
 
-    query: [tokens, heads, head_dim]; key, value: [tokens, kv_heads, head_dim]; sequence i has the tokens
-    ``starts[i] : starts[i + 1]``. quantization: the engine's. Returns query's shape.
+    Returns the query's shape.
     """
-    out = torch.empty_like(query)
+    query, (key, value) = call.query, call.new_keys_and_values
+    out, reach = torch.empty_like(query), call.reach
     attend = RELATIVE_ATTENTION.serving(query, quantization=quantization)
-    for start, end in pairwise(starts):
+    for start, end in pairwise(call.metadata.encoder_start_loc):
         given, table = (query[start:end], key[start:end], value[start:end]), keys.of_distances(end - start)
         if attend is not None:
             attend(
-                *(*given, scale, out[start:end]),
+                *(*given, call.scale, out[start:end]),
+                bias=None if reach is None else outside(reach, end - start, query),
+                window=reach,
                 position_keys=table,
                 content_bias=keys.content_bias,
                 position_bias=keys.position_bias,
             )
         else:
-            out[start:end] = _attend_sequence(*given, scale, table, keys)
+            out[start:end] = _attend_sequence(*given, call.scale, table, keys, reach)
     return out
 
 
+def outside(reach: tuple[int, int], num_tokens: int, like: Tensor) -> Tensor:
+    """Return -inf outside of a window and 0 inside, by query position minus key position, [1, 2 · num_tokens - 1]."""
+    distances = torch.arange(1 - num_tokens, num_tokens, device=like.device)
+    hidden = (distances > reach[0]) | (distances < -reach[1])
+    return like.new_zeros(1, len(distances)).masked_fill_(hidden, float("-inf"))
+
+
 def _attend_sequence(
-    query: Tensor, key: Tensor, value: Tensor, scale: float, table: Tensor, keys: RelativeKeys
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    table: Tensor,
+    keys: RelativeKeys,
+    reach: tuple[int, int] | None,
 ) -> Tensor:
-    """Compute the attention of one sequence. table: see RelativeKeys.of_distances."""
+    """Compute the attention of one sequence. table: see RelativeKeys.of_distances. reach: see AttentionCall."""
+    hidden = None if reach is None else outside(reach, len(query), query).flip(1)  # by key minus query, like the table
     grouped, num_tokens = query.shape[1] != key.shape[1], len(query)
     content, by_position = (
         (query if bias is None else query + bias).transpose(0, 1) for bias in (keys.content_bias, keys.position_bias)
@@ -89,8 +97,11 @@ def _attend_sequence(
     k, v, parts = key.transpose(0, 1), value.transpose(0, 1), []  # [kv_heads, keys, head_dim]
     for first in range(0, num_tokens, QUERIES_AT_A_TIME):
         last = min(first + QUERIES_AT_A_TIME, num_tokens)
-        distances = table[:, num_tokens - last : 2 * num_tokens - 1 - first].transpose(1, 2)
-        added = _shifted(by_position[:, first:last] @ distances * scale, num_tokens)
+        columns = slice(num_tokens - last, 2 * num_tokens - 1 - first)
+        by_distance = by_position[:, first:last] @ table[:, columns].transpose(1, 2) * scale
+        if hidden is not None:
+            by_distance += hidden[:, columns]
+        added = _shifted(by_distance, num_tokens)
         attended = F.scaled_dot_product_attention(
             content[None, :, first:last], k[None], v[None], attn_mask=added[None], scale=scale, enable_gqa=grouped
         )

@@ -33,7 +33,14 @@ class AttentionCall:
     scale: float
     bias: AttentionBias | None = None
     softcap: float | None = None
-    window: int | None = None
+    window: int | tuple[int, int] | None = None
+
+    @property
+    def reach(self) -> tuple[int, int] | None:
+        """The most distant keys that a query sees in its window: so many tokens before it and after it."""
+        if not isinstance(self.window, int):
+            return self.window
+        return (self.window - 1, 0) if self.attn_type is AttentionType.DECODER else (self.window, self.window)
 
     @property
     def new_keys_and_values(self) -> tuple[Tensor, Tensor]:

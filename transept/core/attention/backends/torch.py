@@ -95,7 +95,7 @@ class TorchBackend(AttentionBackend):
 
     def _attend_encoder(self, call: AttentionCall) -> Tensor:
         query, (key, value), metadata = call.query, call.new_keys_and_values, call.metadata
-        bias, softcap, window, scale = call.bias, call.softcap, call.window, call.scale
+        bias, softcap, reach, scale = call.bias, call.softcap, call.reach, call.scale
         options: Any = {"quantization": self.quantization, "long_inputs": self.long_inputs}
         plan, lengths, out = metadata.plan, metadata.encoder_lens, torch.empty_like(query)
         for i, (start, end) in enumerate(pairwise(metadata.encoder_start_loc)):
@@ -103,9 +103,10 @@ class TorchBackend(AttentionBackend):
             if softcap is None and not isinstance(bias, Tensor):
                 attend = ENCODER_ATTENTION.serving(q, rows=len(q), **options)
                 if attend is not None:
-                    attend(q, k, v, scale, out[start:end], plan.bias_by_distance(bias, window, len(q), max(lengths), q))
+                    by_distance = plan.bias_by_distance(bias, reach, len(q), max(lengths), q)
+                    attend(q, k, v, scale, out[start:end], by_distance, window=reach)
                     continue
-            mask = plan.masks(AttentionType.ENCODER, bias, window, lengths, lengths, query)[i]
+            mask = plan.masks(AttentionType.ENCODER, bias, reach, lengths, lengths, query)[i]
             by_head = (_heads_first(q), _heads_first(k), _heads_first(v))
             out[start:end] = _attend(*by_head, scale, mask, softcap=softcap)[0]
         return out
@@ -121,14 +122,14 @@ def _as_in(cache: Tensor, x: Tensor) -> Tensor:
 
 def _attend_decoder(call: AttentionCall, key: Tensor, value: Tensor, cache: Tensor) -> Tensor:
     query, metadata, scale = call.query, call.metadata, call.scale
-    bias, softcap, window = call.bias, call.softcap, call.window
+    bias, softcap, reach = call.bias, call.softcap, call.reach
     #  one sequence's keys    0 ............ num_computed ....... seq_len
     #                         |--- in the cache ---|--- this step's queries and keys ---|
     plan, out = metadata.plan, torch.empty_like(query)
     others: Sequence[int] = range(len(metadata.seq_lens))
     attend = PAGED_ATTENTION.serving(query) if softcap is None else None
     if attend is not None and not isinstance(bias, Tensor):
-        row = NO_BIAS if bias is None and window is None else plan.last_row(bias, window, query)
+        row = NO_BIAS if bias is None and reach is None else plan.last_row(bias, reach, query)
         attend(query, cache, plan.self_work, scale, row, out)
         others = plan.long_sequences
     if not others:
@@ -136,7 +137,7 @@ def _attend_decoder(call: AttentionCall, key: Tensor, value: Tensor, cache: Tens
     rows = [slice(*metadata.query_start_loc[i : i + 2]) for i in others]
     counts = [each.stop - each.start for each in rows]
     lengths = [metadata.seq_lens[i] for i in others]
-    masks = plan.masks(AttentionType.DECODER, bias, window, counts, lengths, query)
+    masks = plan.masks(AttentionType.DECODER, bias, reach, counts, lengths, query)
     by_head = _by_head(cache)
     for i, own, count, mask in zip(others, rows, counts, masks, strict=True):
         runs = plan.self_runs[i]

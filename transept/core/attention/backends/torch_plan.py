@@ -42,18 +42,22 @@ class LastCrossWork:
 class TorchPlan:
     """Data that the layers of a step share, each computed when the first layer needs it.
 
-    _masks: attention type and window -> the previous layer's bias and its masks, one for each sequence; in most models
-        the next layer has the same bias. _last_rows, _distances (by window) and decode_step cache in the same way for
+    _masks: attention type and reach -> the previous layer's bias and its masks, one for each sequence; in most models
+        the next layer has the same bias. _last_rows, _distances (by reach) and decode_step cache in the same way for
         the kernels of the decoder and the encoder.
     """
 
     metadata: AttentionMetadata
     last_cross_work: LastCrossWork
-    _last_rows: dict[int | None, tuple[RelativePositionBias | None, DistanceBias]] = field(default_factory=dict)
-    _distances: dict[int | None, tuple[RelativePositionBias | None, Tensor | None]] = field(default_factory=dict)
-    decode_step: tuple[AttentionBias | None, DecodeStep] | None = None
-    _masks: dict[tuple[AttentionType, int | None], tuple[AttentionBias | None, list[Tensor | None]]] = field(
+    _last_rows: dict[tuple[int, int] | None, tuple[RelativePositionBias | None, DistanceBias]] = field(
         default_factory=dict
+    )
+    _distances: dict[tuple[int, int] | None, tuple[RelativePositionBias | None, Tensor | None]] = field(
+        default_factory=dict
+    )
+    decode_step: tuple[AttentionBias | None, DecodeStep] | None = None
+    _masks: dict[tuple[AttentionType, tuple[int, int] | None], tuple[AttentionBias | None, list[Tensor | None]]] = (
+        field(default_factory=dict)
     )
 
     @cached_property
@@ -107,7 +111,7 @@ class TorchPlan:
         self,
         attn_type: AttentionType,
         bias: AttentionBias | None,
-        window: int | None,
+        reach: tuple[int, int] | None,
         query_counts: list[int],
         lengths: list[int],
         like: Tensor,
@@ -116,49 +120,49 @@ class TorchPlan:
 
         The queries are the last query_counts[i] of a sequence of lengths[i] tokens. like: a tensor of the masks' dtype.
         """
-        kind = (attn_type, window)
+        kind = (attn_type, reach)
         if kind not in self._masks or self._masks[kind][0] is not bias:
             causal = attn_type is AttentionType.DECODER
             sizes = list(zip(query_counts, lengths, strict=True))
             goes_on = any(1 < queries < length for queries, length in sizes)  # several queries after cached keys
             masks: list[Tensor | None]
             if isinstance(bias, Tensor):
-                masks = [_mask(bias, causal, window, queries, length, like) for queries, length in sizes]
-            elif bias is None and window is None and not (causal and goes_on):
+                masks = [_mask(bias, causal, reach, queries, length, like) for queries, length in sizes]
+            elif bias is None and reach is None and not (causal and goes_on):
                 masks = [None] * len(sizes)
             else:
                 # These masks depend on distances only, so the end of the largest one contains all others.
-                largest = _mask(bias, causal, window, max(query_counts), max(lengths), like)
+                largest = _mask(bias, causal, reach, max(query_counts), max(lengths), like)
                 rows, columns = largest.shape[2:]
                 masks = [largest[:, :, rows - queries :, columns - length :] for queries, length in sizes]
             self._masks[kind] = (bias, masks)
         return self._masks[kind][1]
 
-    def last_row(self, bias: RelativePositionBias | None, window: int | None, like: Tensor) -> DistanceBias:
+    def last_row(self, bias: RelativePositionBias | None, reach: tuple[int, int] | None, like: Tensor) -> DistanceBias:
         """Return the bias of the last query of the step's longest sequence, with -inf for keys outside the window.
 
         like: a tensor of the bias's dtype, with heads as its second dimension.
         """
-        if window not in self._last_rows or self._last_rows[window][0] is not bias:
-            row = _mask(bias, True, window, 1, max(self.metadata.seq_lens), like)[0, :, 0]  # [heads or 1, keys]
-            self._last_rows[window] = (bias, DistanceBias(row.expand(like.shape[1], -1)))
-        return self._last_rows[window][1]
+        if reach not in self._last_rows or self._last_rows[reach][0] is not bias:
+            row = _mask(bias, True, reach, 1, max(self.metadata.seq_lens), like)[0, :, 0]  # [heads or 1, keys]
+            self._last_rows[reach] = (bias, DistanceBias(row.expand(like.shape[1], -1)))
+        return self._last_rows[reach][1]
 
     def bias_by_distance(
-        self, bias: RelativePositionBias | None, window: int | None, length: int, longest: int, like: Tensor
+        self, bias: RelativePositionBias | None, reach: tuple[int, int] | None, length: int, longest: int, like: Tensor
     ) -> Tensor | None:
         """Return a sequence's bias by query position minus key position, [heads or 1, 2 * length - 1], or None.
 
         longest: length of the step's longest sequence. like: a tensor of the bias's dtype.
         """
-        if window not in self._distances or self._distances[window][0] is not bias:
+        if reach not in self._distances or self._distances[reach][0] is not bias:
             distances = torch.arange(1 - longest, longest)
             values = None if bias is None else bias.by_distance(-distances)
-            if window is not None:
+            if reach is not None:
                 values = like.new_zeros(1, len(distances)) if values is None else values
-                values = values.masked_fill(distances.abs() > window, float("-inf"))
-            self._distances[window] = (bias, values)
-        values = self._distances[window][1]
+                values = values.masked_fill((distances > reach[0]) | (distances < -reach[1]), float("-inf"))
+            self._distances[reach] = (bias, values)
+        values = self._distances[reach][1]
         return None if values is None else values[:, longest - length : longest + length - 1]
 
 
@@ -198,7 +202,12 @@ def slot_runs(block_table: list[int], num_slots: int, block_size: int) -> list[s
 
 
 def _mask(
-    bias: AttentionBias | None, causal: bool, window: int | None, num_queries: int, num_keys: int, like: Tensor
+    bias: AttentionBias | None,
+    causal: bool,
+    reach: tuple[int, int] | None,
+    num_queries: int,
+    num_keys: int,
+    like: Tensor,
 ) -> Tensor:
     """Return the bias of a sequence's last queries, with -inf where causality or the window masks a key."""
     first = num_keys - num_queries
@@ -208,11 +217,10 @@ def _mask(
         mask = bias_block(bias, first, num_queries, num_keys)
     if causal and num_queries > 1:
         mask = mask.masked_fill(later_keys(num_queries, num_keys, first, like), float("-inf"))
-    if window is not None:
+    if reach is not None:
         places = torch.arange(num_keys, device=like.device)
         distance = places[None, :] - places[first:, None]  # [queries, keys]
-        beyond = distance <= -window if causal else distance.abs() > window
-        mask = mask.masked_fill(beyond, float("-inf"))
+        mask = mask.masked_fill((distance < -reach[0]) | (distance > reach[1]), float("-inf"))
     return mask.unsqueeze(0)
 
 

@@ -154,7 +154,7 @@ class TritonBackend(AttentionBackend):
         table = None if call.bias is None else self._bias_table(call.bias)
         if call.attn_type is AttentionType.ENCODER:
             rows = (query, *call.new_keys_and_values, plan.encoder, 1, scale, table)
-            GPU_ATTENTION.only(*rows, causal=False, softcap=call.softcap, window=call.window, out=out)
+            GPU_ATTENTION.only(*rows, causal=False, softcap=call.softcap, window=call.reach, out=out)
             return out
         causal = call.attn_type is AttentionType.DECODER
         if causal:
@@ -164,7 +164,7 @@ class TritonBackend(AttentionBackend):
             raise NotImplementedError("cross-attention was given a bias, which it does not support: pass None")
         work = plan.decoder if causal else plan.cross
         paged = (query, *call.cache, work, call.metadata.block_size, scale, table)
-        GPU_ATTENTION.only(*paged, causal=causal, softcap=call.softcap, window=call.window, out=out)
+        GPU_ATTENTION.only(*paged, causal=causal, softcap=call.softcap, window=call.reach, out=out)
         return out
 
     def _bias_table(self, bias: AttentionBias) -> Tensor:

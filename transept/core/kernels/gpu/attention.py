@@ -44,10 +44,13 @@ def attend_flattened(
     *,
     causal: bool,
     softcap: float | None = None,
-    window: int | None = None,
+    window: tuple[int, int] | None = None,
     out: Tensor,
 ) -> None:
-    """Write attention's output, [rows, heads, dim]. keys, values: [rows or slots, kv_heads, dim]."""
+    """Write attention's output, [rows, heads, dim]. keys, values: [rows or slots, kv_heads, dim].
+
+    window: a query sees so many keys before it and after it.
+    """
     from transept.core.kernels.gpu.piece_kernels import attend_pieces, join_pieces
     from transept.core.kernels.gpu.tile_kernel import attend_tiles
 
@@ -69,7 +72,7 @@ def attend_flattened(
         "BIAS": form,
         "FARTHEST": bias.shape[1] // 2 if bias is not None and form == _BY_DISTANCE else 0,
         "SOFTCAP": softcap or 0.0,
-        "WINDOW": window or 0,
+        "WINDOW": 0 if window is None else window[0] + 1,
     }
     biases = query if bias is None else bias
     wide = padded_dim > 128
@@ -80,6 +83,7 @@ def attend_flattened(
             *strides,
             scale,
             **constants,
+            AFTER=0 if window is None else window[1],
             QUERIES=QUERIES,
             KEYS=keys_at_a_time,
             STAGES=stages,

@@ -1,8 +1,8 @@
 """Triton functions of both attention kernels: cache slots, biases, windows and soft caps.
 
 SOFTCAP: scaled scores become SOFTCAP · tanh(scores / SOFTCAP) before a bias is added; 0: no cap. WINDOW:
-number of keys that a causal query sees, its own the last of them, or the distance on either side within which another
-query sees keys; 0: any number.
+number of keys that a query sees up to its own, which is the last of them; 0: any number. AFTER: number of keys that it
+sees after its own, if it is not causal and has a window.
 """
 
 import triton
@@ -38,9 +38,9 @@ def bias_of(bias, positions, columns, mask, bias_row, FARTHEST: tl.constexpr, BI
 
 
 @triton.jit
-def first_in_window(position, CAUSAL: tl.constexpr, WINDOW: tl.constexpr):
+def first_in_window(position, WINDOW: tl.constexpr):
     """Return the first key in a query's window; negative if the window begins before the sequence."""
-    return position - WINDOW + 1 if CAUSAL else position - WINDOW
+    return position - WINDOW + 1
 
 
 @triton.jit

@@ -6,7 +6,7 @@ minus infinity has no weight; a query that sees no key gets zeros.
 
 All pointers but bias are to [rows, heads, dim] tensors whose last dimension is dense; strides are in elements. Keys and
 values may be fp8. lengths holds the keys of each sequence, tables its cache blocks. The queries of a sequence are its
-last positions. SOFTCAP and WINDOW: see `scores`.
+last positions. SOFTCAP, WINDOW and AFTER: see `scores`.
 """
 
 import triton
@@ -51,6 +51,7 @@ def attend_tiles(
     FARTHEST: tl.constexpr,
     SOFTCAP: tl.constexpr,
     WINDOW: tl.constexpr,
+    AFTER: tl.constexpr,
     UPCAST: tl.constexpr,
 ):
     """Attention of QUERIES queries of one sequence and head over all its keys; the grid is (tiles, heads).
@@ -96,11 +97,11 @@ def attend_tiles(
     start = 0
     from_all = 0
     if WINDOW != 0:
-        start = tl.maximum(first_in_window(position, CAUSAL, WINDOW), 0) // KEYS * KEYS
-        from_all = tl.maximum(first_in_window(position + QUERIES - 1, CAUSAL, WINDOW), 0)
+        start = tl.maximum(first_in_window(position, WINDOW), 0) // KEYS * KEYS
+        from_all = tl.maximum(first_in_window(position + QUERIES - 1, WINDOW), 0)
         from_all = (from_all + KEYS - 1) // KEYS * KEYS if STAGES > 1 else start
         if not CAUSAL:
-            seen_by_all = tl.minimum(length, position + WINDOW + 1)
+            seen_by_all = tl.minimum(length, position + AFTER + 1)
             stop = tl.minimum(length, seen_by_all + QUERIES - 1)
     middle = tl.maximum(seen_by_all // KEYS * KEYS, from_all) if STAGES > 1 else from_all
     for part in tl.static_range(0 if WINDOW != 0 else 1, 3):
@@ -141,9 +142,9 @@ def attend_tiles(
                 if CAUSAL:
                     visible = visible & (columns[None, :] <= positions[:, None])
                 if WINDOW != 0:
-                    visible = visible & (columns[None, :] >= first_in_window(positions, CAUSAL, WINDOW)[:, None])
+                    visible = visible & (columns[None, :] >= first_in_window(positions, WINDOW)[:, None])
                     if not CAUSAL:
-                        visible = visible & (columns[None, :] <= positions[:, None] + WINDOW)
+                        visible = visible & (columns[None, :] <= positions[:, None] + AFTER)
                 scores = tl.where(visible, scores, float("-inf"))
             higher = tl.maximum(top, tl.max(scores, 1) * factor)
             base = higher

@@ -49,7 +49,7 @@ void attend_block(const Sequence& of, const float* queries, const float* keys, c
   float* sums = scratch<Use::OUTPUTS, float>(dim * PANEL);
   std::fill_n(sums, dim * PANEL, 0.0f);
   Columns columns;
-  for_keys(of, [&](int64_t key, int64_t count) {
+  for_keys(of, block, [&](int64_t key, int64_t count) {
     for_tiles_of(count, [&](int64_t first, auto rows) {
       float_tile<rows, 1, false>(keys + (key + first) * dim, dim, queries, 0, dim, scores + first * PANEL, PANEL, true);
     });
@@ -142,7 +142,7 @@ void attend_bfloat16_block(const Sequence& of, const BFloat16* queries, const BF
   float* sums = scratch<Use::OUTPUTS, float>(dim * PANEL);
   std::fill_n(sums, dim * PANEL, 0.0f);
   Columns columns;
-  for_keys(of, [&](int64_t key, int64_t count) {
+  for_keys(of, block, [&](int64_t key, int64_t count) {
     for_tiles_of(count, [&](int64_t first, auto rows) {
       bfloat16_tile<rows, 1>(keys + (key + first) * depth, depth, depth, queries, scores + first * PANEL, PANEL, true);
     });

@@ -25,7 +25,7 @@ class _Sequence(ctypes.Structure):
         *((name, Pointer) for name in ("query", "key", "value", "out")),
         *((name, Pointer) for name in ("bias", "position_keys", "content_bias", "position_bias")),
         *((name, Int) for name in ("query_stride", "key_stride", "value_stride", "bias_stride", "position_stride")),
-        *((name, Int) for name in ("tokens", "heads", "kv_heads", "dim")),
+        *((name, Int) for name in ("tokens", "heads", "kv_heads", "dim", "seen_before", "seen_after")),
     )
 
 
@@ -44,6 +44,7 @@ class EncoderAttention:
         out: Tensor,
         bias: Tensor | None = None,
         *,
+        window: tuple[int, int] | None = None,
         position_keys: Tensor | None = None,
         content_bias: Tensor | None = None,
         position_bias: Tensor | None = None,
@@ -52,9 +53,11 @@ class EncoderAttention:
 
         query, out: [tokens, heads, dim]. key, value: [tokens, kv_heads, dim]. bias: added to scaled scores, [heads or
         1, 2 * tokens - 1]; the column is tokens - 1 plus the query's position minus the key's. All are float32 on the
-        CPU. position_keys: [heads or 1, 2 * tokens - 1, dim], of distances; row tokens - 1 + d is for a key d tokens
-        after its query. content_bias, position_bias: [heads, dim], added to queries before they are multiplied by
-        keys and by position_keys; only kernels of RELATIVE_ATTENTION take these three.
+        CPU.
+        window: so many keys before and after a query are seen; the bias is -inf for all others.
+        position_keys: of distances, [heads or 1, 2 * tokens - 1, dim]; row tokens - 1 + d is for a key d tokens after
+        its query. content_bias, position_bias: [heads, dim], added to queries before they are multiplied by keys and
+        by position_keys. Only kernels of RELATIVE_ATTENTION take these three.
         Raises IndexError for other shapes, and for more tokens than the kernel supports.
         """
         tokens, heads, dim = query.shape
@@ -87,6 +90,7 @@ class EncoderAttention:
             *(part.stride(0) for part in parts),
             *(0 if each is None or len(each) == 1 else each.stride(0) for each in (bias, position_keys)),
             *(tokens, heads, key.shape[1], dim),
+            *(window or (tokens, tokens)),
         )
         self._kernel(ctypes.addressof(sequence), scale)
 

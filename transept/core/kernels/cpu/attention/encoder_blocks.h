@@ -22,13 +22,14 @@ constexpr int KEYS_AT_ONCE = 120;              // even, and whole tiles
 // added to scores, null for none, [heads, 2 * tokens - 1], with rows bias_stride numbers apart. The middle column is for a
 // query's own token, the columns after it for keys 1, 2, ... tokens before the query. position_keys: null for none, keys of
 // distances, [heads or 1, 2 * tokens - 1, dim]; row tokens - 1 + d is for a key d tokens after its query. content_bias and
-// position_bias, [heads, dim], null for none: added to queries before they meet keys and position_keys.
+// position_bias, [heads, dim], null for none: added to queries before they meet keys and position_keys. seen_before, seen_after:
+// distances of keys before and after a query beyond which the bias is -inf, so that they may be left out.
 struct Sequence {
   const float *query, *key, *value;
   float* out;
   const float *bias, *position_keys, *content_bias, *position_bias;
   int64_t query_stride, key_stride, value_stride, bias_stride, position_stride;
-  int64_t tokens, heads, kv_heads, dim;
+  int64_t tokens, heads, kv_heads, dim, seen_before, seen_after;
 
   int64_t blocks() const { return (tokens + PANEL - 1) / PANEL; }
   int64_t depth() const { return dim + dim % 2; }  // numbers of a key, padded to pairs
@@ -126,10 +127,12 @@ void for_query_blocks(const Sequence& of, const Block& block) {
   });
 }
 
-// Call part(key, count) for all keys, up to KEYS_AT_ONCE at a time.
+// Call part(key, count) for all keys that a block of queries may see, up to KEYS_AT_ONCE at a time.
 template <class Part>
-INLINE void for_keys(const Sequence& of, const Part& part) {
-  for (int64_t key = 0; key < of.tokens; key += KEYS_AT_ONCE) {
+INLINE void for_keys(const Sequence& of, int64_t block, const Part& part) {
+  const int64_t first = std::max<int64_t>(0, block * PANEL - of.seen_before) / KEYS_AT_ONCE * KEYS_AT_ONCE;
+  const int64_t stop = std::min<int64_t>(of.tokens, (block + 1) * PANEL + of.seen_after);
+  for (int64_t key = first; key < stop; key += KEYS_AT_ONCE) {
     part(key, std::min<int64_t>(KEYS_AT_ONCE, of.tokens - key));
   }
 }

@@ -41,7 +41,7 @@ void attend_int16_block(const Sequence& of, const int16_t* queries, const float*
   int32_t* sums = scratch<Use::OUTPUTS, int32_t>(dim * PANEL);
   std::fill_n(sums, dim * PANEL, 0);
   Columns columns;
-  for_keys(of, [&](int64_t key, int64_t count) {
+  for_keys(of, block, [&](int64_t key, int64_t count) {
     float* part = scores + key * PANEL;
     for_tiles_of(count, [&](int64_t first, auto rows) {
       integer_tile<rows, 1>(keys + (key + first) * depth, depth, depth, queries, key_steps + key + first, query_steps,
@@ -57,7 +57,7 @@ void attend_int16_block(const Sequence& of, const int16_t* queries, const float*
   float most[PANEL], totals[PANEL] = {};
   for (int i = 0; i < PANEL; i++) most[i] = std::min(32767.0f, room / columns.totals[i]);
   int16_t* weights = scratch<Use::WEIGHTS, int16_t>(KEYS_AT_ONCE * PANEL);
-  for_keys(of, [&](int64_t key, int64_t count) {
+  for_keys(of, block, [&](int64_t key, int64_t count) {
     float factors[PANEL];
     column_factors(tops + key / KEYS_AT_ONCE * PANEL, columns.tops, most, factors);
     round_column_pairs(scores + key * PANEL, count + count % 2, factors, totals, weights);

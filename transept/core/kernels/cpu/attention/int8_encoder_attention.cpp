@@ -150,7 +150,7 @@ void attend_quads(const Sequence& of, const PackedQuads& packed, const QuadSteps
   float* sums = scratch<Use::OUTPUTS, float>(dim * PANEL);
   std::fill_n(sums, dim * PANEL, 0.0f);
   Columns columns;
-  for_keys(of, [&](int64_t key, int64_t count) {
+  for_keys(of, block, [&](int64_t key, int64_t count) {
     for_tiles_of(count, [&](int64_t first, auto rows) {
       quad_tile<rows, 1>(keys + (key + first) * depth, depth, depth, queries, [&](int row, int vector, Ints sum) INLINE_LAMBDA {
         const int64_t at = key + first + row;
