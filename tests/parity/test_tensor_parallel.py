@@ -49,7 +49,7 @@ SLOW = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def example_plugins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    folders = [EXAMPLES / f"transept-{name}" for name in ("marian", "moonshine", "t5gemma")]
+    folders = [EXAMPLES / f"transept-{name}" for name in ("marian", "t5gemma")]
     with installed(tmp_path_factory, *folders):
         yield
 
@@ -116,7 +116,6 @@ def speech_case(model: str, every: bool = False) -> Callable[[Any], Case]:
 
 
 def moonshine_case(request: pytest.FixtureRequest) -> Case:
-    request.getfixturevalue("example_plugins")
     torch.manual_seed(0)
     config = MoonshineConfig(
         vocab_size=321,

@@ -110,6 +110,12 @@ def unseen(keywords: Mapping[str, object]) -> str:
     )
 
 
+UNSTEADY = (
+    "The reference does not give the same logits twice for the same input: it draws random numbers, or keeps state "
+    "between calls. Put it into evaluation mode, or give Parity a run_reference that starts anew."
+)
+
+
 def rounding_cause(rounding: float) -> str:
     """Return the cause for a reference whose logits are that far from its logits in float64."""
     return (

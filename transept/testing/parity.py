@@ -335,6 +335,8 @@ class Parity:
         rounding = self.reference.rounding(request.encoder, decoder_tokens)
         if float((theirs - later).abs().max()) > max(self.tolerance, 10 * rounding):
             return differences.NOT_CAUSAL
+        if not self.reference.repeats(request.encoder, decoder_tokens):
+            return differences.UNSTEADY
         if ours.shape == theirs.shape and float((ours - theirs).abs().max()) < 10 * rounding:
             return differences.rounding_cause(rounding)
         if ids:

@@ -89,6 +89,14 @@ class Reference:
         exact = self.logits(given, decoder_tokens, "float64")[-1]
         return float((exact - self.logits(given, decoder_tokens)[-1]).abs().max())
 
+    def repeats(self, given: EncoderInput, decoder_tokens: Sequence[int]) -> bool:
+        """True if the reference gives the same logits again."""
+        import torch
+
+        first = self.logits(given, decoder_tokens)
+        del self._logits["float32", given, tuple(decoder_tokens)]
+        return torch.equal(first, self.logits(given, decoder_tokens))
+
     def _in(self, dtype: str) -> Any:
         """Return the model in a dtype."""
         import torch
@@ -110,7 +118,7 @@ class Reference:
                     self._encoded[dtype, given] = _encode_both(model, keywords)
                 else:
                     self._encoded[dtype, given] = model.get_encoder()(**keywords)
-        return self._encoded[dtype, given]
+        return copy.deepcopy(self._encoded[dtype, given])  # a decoder may change it
 
     @contextmanager
     def _telling(self, dtype: str, given: EncoderInput) -> Iterator[None]:
@@ -139,7 +147,7 @@ class Reference:
         settings = self.model.generation_config
         start, forced = settings.decoder_start_token_id, settings.forced_bos_token_id
         given = request.decoder_prompt[:1] if request.decoder_prompt == [start, forced] else request.decoder_prompt
-        keywords = dict(request.encoder.keywords)
+        keywords = copy.deepcopy(dict(request.encoder.keywords))
         if "input_ids" in keywords:  # otherwise `generate` would mask padding tokens in it
             keywords["attention_mask"] = torch.ones_like(keywords["input_ids"])
         with self._telling("float32", request.encoder), torch.inference_mode():
@@ -179,15 +187,14 @@ def step_by_step(model: Any, keywords: dict[str, Any], decoder_input_ids: Tensor
 
 
 def _in_dtype(given: EncoderInput, dtype: str) -> dict[str, Any]:
-    """Return the keywords of the reference, with floating-point tensors in a dtype."""
+    """Return copies of the reference's keywords, which it may change, with floating-point tensors in a dtype."""
     import torch
 
-    return {
-        name: value.to(getattr(torch, dtype))
-        if isinstance(value, torch.Tensor) and value.is_floating_point()
-        else value
-        for name, value in given.keywords.items()
-    }
+    keywords = copy.deepcopy(dict(given.keywords))
+    for name, value in keywords.items():
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            keywords[name] = value.to(getattr(torch, dtype))
+    return keywords
 
 
 def _encode_both(model: Any, keywords: dict[str, Any]) -> Any:

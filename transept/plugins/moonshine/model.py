@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,7 +24,30 @@ from transept.authoring import (
     VocabParallelHead,
     get_activation,
 )
-from transept_moonshine.audio import CONVOLUTIONS, LONGEST, num_tokens
+from transept.plugins.moonshine.audio import CONVOLUTIONS, LONGEST, num_tokens
+
+
+@dataclass(frozen=True)
+class Side:
+    """The sizes of a decoder, by whatever names its config has them."""
+
+    layers: int
+    heads: int
+    head_dim: int
+    activation: str
+
+    def shape(self, config: Any, max_source_positions: int) -> ModelShape:
+        """Return the shape of a model with this decoder."""
+        return ModelShape(
+            num_decoder_layers=self.layers,
+            num_kv_heads=self.heads,
+            head_dim=self.head_dim,
+            vocab_size=config.vocab_size,
+            max_source_positions=max_source_positions,
+            max_target_positions=config.max_position_embeddings,
+            encoder_takes_text=False,
+        )
+
 
 Rotation = tuple[Tensor, Tensor]  # cosine and sine of every pair's angle, [tokens, 1, pairs] each
 
@@ -33,10 +57,8 @@ def layer_norm(config: Any) -> nn.LayerNorm:
     return nn.LayerNorm(config.hidden_size, bias=False)
 
 
-def rotation_of(positions: Tensor, config: Any, dtype: torch.dtype) -> Rotation:
+def rotation_of(positions: Tensor, rope: Any, head_dim: int, dtype: torch.dtype) -> Rotation:
     """Rotary positions (Su et al. 2021). positions: [tokens]. Only the first part of a head's numbers turns."""
-    rope = config.rope_parameters
-    head_dim = config.hidden_size // config.decoder_num_attention_heads
     rotated = int(head_dim * rope.get("partial_rotary_factor", 1.0))
     exponents = torch.arange(0, rotated, 2, dtype=torch.float32, device=positions.device) / rotated
     angles = positions[:, None, None].float() / rope["rope_theta"] ** exponents
@@ -67,12 +89,12 @@ class RotarySelfAttention(SelfAttention):
 class GatedFeedForward(nn.Module):
     """``fc2(x · act(gate))`` with x and gate from one matrix, fc1."""
 
-    def __init__(self, config: Any, context: LayerContext) -> None:
+    def __init__(self, config: Any, activation: str, context: LayerContext) -> None:
         super().__init__()
         sizes = {"x": config.intermediate_size, "gate": config.intermediate_size}
         self.fc1 = ColumnParallelLinear(config.hidden_size, sum(sizes.values()), stacked=sizes, group=context.group)
         self.fc2 = RowParallelLinear(config.intermediate_size, config.hidden_size, group=context.group)
-        self.activation = get_activation(config.decoder_hidden_act)
+        self.activation = get_activation(activation)
 
     def forward(self, x: Tensor) -> Tensor:
         """x: [tokens, hidden]. Returns the same shape."""
@@ -100,12 +122,13 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Self-attention, cross-attention and a gated feed-forward network, each after its norm."""
 
-    def __init__(self, config: Any, context: LayerContext) -> None:
+    def __init__(self, config: Any, side: Side, context: LayerContext) -> None:
         super().__init__()
-        size, heads = config.hidden_size, config.decoder_num_attention_heads
-        self.self_attn = RotarySelfAttention(size, heads, AttentionType.DECODER, bias=False, context=context)
-        self.encoder_attn = CrossAttention(size, heads, bias=False, context=context)
-        self.mlp = GatedFeedForward(config, context)
+        size = config.hidden_size
+        options: dict[str, Any] = {"head_dim": side.head_dim, "bias": False, "context": context}
+        self.self_attn = RotarySelfAttention(size, side.heads, AttentionType.DECODER, **options)
+        self.encoder_attn = CrossAttention(size, side.heads, **options)
+        self.mlp = GatedFeedForward(config, side.activation, context)
         self.input_layernorm = layer_norm(config)
         self.post_attention_layernorm = layer_norm(config)
         self.final_layernorm = layer_norm(config)
@@ -143,7 +166,8 @@ class Encoder(nn.Module):
         parts = [self._stem(waveform) for waveform in input_values]  # one by one: a norm is over a whole recording
         x = torch.cat(parts)
         positions = torch.cat([torch.arange(len(part), device=x.device) for part in parts])
-        rotation = rotation_of(positions, self.config, x.dtype)
+        head_dim = self.config.hidden_size // self.config.encoder_num_attention_heads
+        rotation = rotation_of(positions, self.config.rope_parameters, head_dim, x.dtype)
         for layer in self.layers:
             x = layer(x, rotation, metadata)
         return self.layer_norm(x)
@@ -154,13 +178,13 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Tokens to hidden states."""
+    """Tokens to hidden states, for both families."""
 
-    def __init__(self, config: Any, context: LayerContext) -> None:
+    def __init__(self, config: Any, side: Side, context: LayerContext) -> None:
         super().__init__()
-        self.config = config
+        self.rope, self.head_dim = config.rope_parameters, side.head_dim
         self.embed_tokens = VocabParallelEmbedding(config.vocab_size, config.hidden_size, group=context.group)
-        self.layers = nn.ModuleList(DecoderLayer(config, context) for _ in range(config.decoder_num_hidden_layers))
+        self.layers = nn.ModuleList(DecoderLayer(config, side, context) for _ in range(side.layers))
         self.norm = layer_norm(config)
 
     def forward(
@@ -172,10 +196,16 @@ class Decoder(nn.Module):
     ) -> Tensor:
         """input_ids, positions: [tokens]. Returns [tokens, hidden]."""
         x = self.embed_tokens(input_ids)
-        rotation = rotation_of(positions, self.config, x.dtype)
+        rotation = rotation_of(positions, self.rope, self.head_dim, x.dtype)
         for layer, kv_cache in zip(self.layers, kv_caches, strict=True):
             x = layer(x, rotation, kv_cache, metadata)
         return self.norm(x)
+
+
+def decoder_side(config: Any) -> Side:
+    """Return the decoder's sizes of a MoonshineConfig."""
+    heads = config.decoder_num_attention_heads
+    return Side(config.decoder_num_hidden_layers, heads, config.hidden_size // heads, config.decoder_hidden_act)
 
 
 class MoonshineForConditionalGeneration(ForConditionalGeneration):
@@ -184,7 +214,7 @@ class MoonshineForConditionalGeneration(ForConditionalGeneration):
     def __init__(self, config: Any, context: LayerContext) -> None:
         super().__init__(config, context)
         self.encoder = Encoder(config, context)
-        self.decoder = Decoder(config, context)
+        self.decoder = Decoder(config, decoder_side(config), context)
         self.head = VocabParallelHead(
             config.vocab_size, config.hidden_size, group=context.group, weight=self.decoder.embed_tokens.weight
         )
@@ -192,15 +222,7 @@ class MoonshineForConditionalGeneration(ForConditionalGeneration):
     @classmethod
     def shape(cls, config: Any) -> ModelShape:
         """From a transformers MoonshineConfig."""
-        return ModelShape(
-            num_decoder_layers=config.decoder_num_hidden_layers,
-            num_kv_heads=config.decoder_num_attention_heads,
-            head_dim=config.hidden_size // config.decoder_num_attention_heads,
-            vocab_size=config.vocab_size,
-            max_source_positions=num_tokens(LONGEST),
-            max_target_positions=config.max_position_embeddings,
-            encoder_takes_text=False,
-        )
+        return decoder_side(config).shape(config, num_tokens(LONGEST))
 
     @classmethod
     def longest_features(cls, config: Any) -> dict[str, Tensor]:

@@ -12,10 +12,11 @@ from transept.authoring import CheckpointView
 from transept.multimodal import MappedInput
 from transept.multimodal.audio import load_audio
 from transept.multimodal.audio_limits import check_window
-from transept_moonshine import SAMPLE_RATE, WINDOW_SECONDS
+from transept.plugins.moonshine import SAMPLE_RATE, WINDOW_SECONDS
 
 CONVOLUTIONS = ((127, 64), (7, 3), (3, 2))  # kernel and stride of each; together 384 samples, 24 ms, a token
 LONGEST = round(WINDOW_SECONDS * SAMPLE_RATE)  # samples
+STREAMING_FRAME, STREAMING_FACTOR = 80, 4  # samples of a frame of the streaming models, and frames of an encoder token
 
 
 def num_tokens(num_samples: int) -> int:
@@ -47,3 +48,25 @@ def map_features(data: Any, view: CheckpointView) -> MappedInput:
 def map_audio(data: Any, view: CheckpointView) -> MappedInput:
     """Map a recording. data: see `load_audio`, such as a path. Otherwise like `map_features`."""
     return map_features(torch.from_numpy(load_audio(data, SAMPLE_RATE))[None], view)
+
+
+def map_streaming_features(data: Any, view: CheckpointView) -> MappedInput:
+    """data: float32 [1, samples], a slice of `recording_features`. Raises MediaError for over WINDOW_SECONDS.
+
+    Returns input_values, float32 [samples].
+    """
+    samples = torch.as_tensor(data)[0]
+    check_window(len(samples) / SAMPLE_RATE, WINDOW_SECONDS)
+    if not len(samples):
+        samples = torch.zeros(STREAMING_FRAME)
+    return MappedInput(kwargs={"input_values": samples}, num_tokens=num_streaming_tokens(len(samples)))
+
+
+def map_streaming_audio(data: Any, view: CheckpointView) -> MappedInput:
+    """Map a recording. data: see `load_audio`, such as a path. Otherwise like `map_streaming_features`."""
+    return map_streaming_features(torch.from_numpy(load_audio(data, SAMPLE_RATE))[None], view)
+
+
+def num_streaming_tokens(num_samples: int) -> int:
+    """Return the number of encoder tokens of samples for the streaming models."""
+    return -(-num_samples // (STREAMING_FRAME * STREAMING_FACTOR))

@@ -1,10 +1,13 @@
-"""Moonshine (Jeffries et al. 2024): English speech from the waveform, UsefulSensors/moonshine-tiny and -base."""
+"""Moonshine (Jeffries et al. 2024) and its streaming models: English speech from the waveform."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from transept.authoring import CheckpointView, ModelSpec, ParameterError, SpeechSpec, SpeechTokens, dec_prompt, hookimpl
 
 SAMPLE_RATE = 16_000  # Hz
+AUDIO = "transept.plugins.moonshine.audio"
 WINDOW_SECONDS = 30.0  # the longest recording that one request carries
 
 
@@ -39,29 +42,35 @@ def unspoken_tokens(view: CheckpointView) -> list[int]:
 
 @hookimpl
 def register_models() -> list[ModelSpec]:
-    """One family, read from Hugging Face checkpoints."""
-    return [
-        ModelSpec(
-            name="moonshine",
-            architectures=("MoonshineForConditionalGeneration",),
-            model_class="transept_moonshine.model:MoonshineForConditionalGeneration",
-            default_decoder_prompt=dec_prompt,
-            input_mappers={
-                "audio": "transept_moonshine.audio:map_audio",
-                "audio_features": "transept_moonshine.audio:map_features",
-            },
-            weight_maps={"huggingface": "transept_moonshine.weights:HUGGINGFACE"},
-            speech=SpeechSpec(
-                sample_rate=SAMPLE_RATE,
-                window_seconds=lambda view: WINDOW_SECONDS,
-                languages=lambda view: {},
-                decoder_prompt=decoder_prompt,
-                language_prompt=dec_prompt,
-                tokens=speech_tokens,
-                features="transept_moonshine.audio:recording_features",
-                frames_per_second=SAMPLE_RATE,
-                language_names={"english": "en"},
-                unspoken_tokens=unspoken_tokens,
-            ),
-        )
-    ]
+    """Two families, read from Hugging Face checkpoints."""
+    moonshine = ModelSpec(
+        name="moonshine",
+        architectures=("MoonshineForConditionalGeneration",),
+        model_class="transept.plugins.moonshine.model:MoonshineForConditionalGeneration",
+        default_decoder_prompt=dec_prompt,
+        input_mappers={"audio": f"{AUDIO}:map_audio", "audio_features": f"{AUDIO}:map_features"},
+        weight_maps={"huggingface": "transept.plugins.moonshine.weights:HUGGINGFACE"},
+        speech=SpeechSpec(
+            sample_rate=SAMPLE_RATE,
+            window_seconds=lambda view: WINDOW_SECONDS,
+            languages=lambda view: {},
+            decoder_prompt=decoder_prompt,
+            language_prompt=dec_prompt,
+            tokens=speech_tokens,
+            features=f"{AUDIO}:recording_features",
+            frames_per_second=SAMPLE_RATE,
+            language_names={"english": "en"},
+            unspoken_tokens=unspoken_tokens,
+        ),
+    )
+    streaming = replace(
+        moonshine,
+        name="moonshine-streaming",
+        architectures=("MoonshineStreamingForConditionalGeneration",),
+        model_class="transept.plugins.moonshine.streaming:MoonshineStreamingForConditionalGeneration",
+        input_mappers={
+            "audio": f"{AUDIO}:map_streaming_audio",
+            "audio_features": f"{AUDIO}:map_streaming_features",
+        },
+    )
+    return [moonshine, streaming]

@@ -1,4 +1,4 @@
-"""examples/transept-moonshine, installed: recordings transcribed as transformers does it."""
+"""Moonshine by the command: recordings are transcribed as transformers does it."""
 
 import json
 from pathlib import Path
@@ -87,7 +87,7 @@ def recording() -> np.ndarray:
 def done(
     examples: FreshEnvironment, checkpoint: Path, recording: np.ndarray, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Any]:
-    """The commands of the three tests below, run where the plugin is installed; and the folder of what they wrote."""
+    """The commands of the three tests below, and the folder of what they wrote."""
     folder = tmp_path_factory.mktemp("long")
     soundfile.write(folder / "long.wav", recording, 16_000, subtype="FLOAT")
     options = ("--model", checkpoint, *GREEDY)
