@@ -55,7 +55,7 @@ class LayerConfig:
     qkv_bias: bool | None = None
     sandwich_norm: bool = False
     softcap: float | None = None
-    window: int | None = None
+    window: int | tuple[int, int] | None = None
     rotary: float | None = None
     encoder_hidden_size: int | None = None
 

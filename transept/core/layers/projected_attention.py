@@ -49,7 +49,7 @@ class SelfAttention(nn.Module):
         qkv_bias: bool | None = None,
         scale: float | None = None,
         softcap: float | None = None,
-        window: int | None = None,
+        window: int | tuple[int, int] | None = None,
         rotary: float | None = None,
         context: LayerContext,
     ) -> None:

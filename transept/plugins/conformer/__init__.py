@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from transept.authoring import ModelSpec, SpeechSpec, dec_prompt, hookimpl
+from transept.authoring import CheckpointView, ModelSpec, SpeechSpec, dec_prompt, hookimpl
 from transept.plugins.conformer import prompts
-from transept.plugins.conformer.languages import CANARY, COHERE, LANGUAGE_NAMES
+from transept.plugins.conformer.languages import LANGUAGE_NAMES
 
 SAMPLE_RATE = 16_000  # Hz
 CANARY_SECONDS, COHERE_SECONDS = 40.0, 35.0  # the longest audio of one request, as in training
 FEATURES = "transept.plugins.conformer.features"
+
+
+def canary_seconds(view: CheckpointView) -> float:
+    """Return CANARY_SECONDS."""
+    return CANARY_SECONDS
+
+
+def cohere_seconds(view: CheckpointView) -> float:
+    """Return COHERE_SECONDS."""
+    return COHERE_SECONDS
 
 
 @hookimpl
@@ -18,9 +28,9 @@ def register_models() -> list[ModelSpec]:
     """Two families, read from Hugging Face checkpoints."""
     speech = SpeechSpec(
         sample_rate=SAMPLE_RATE,
-        window_seconds=lambda view: CANARY_SECONDS,
-        languages=lambda view: prompts.languages(view, CANARY),
-        target_languages=lambda view: prompts.languages(view, CANARY),
+        window_seconds=canary_seconds,
+        languages=prompts.canary_languages,
+        target_languages=prompts.canary_languages,
         decoder_prompt=prompts.canary_prompt,
         tokens=prompts.speech_tokens,
         features=f"{FEATURES}:recording_features",
@@ -50,9 +60,9 @@ def register_models() -> list[ModelSpec]:
         weight_maps={"huggingface": "transept.plugins.conformer.weights:COHERE"},
         speech=replace(
             speech,
-            window_seconds=lambda view: COHERE_SECONDS,
-            languages=lambda view: prompts.languages(view, COHERE),
-            target_languages=lambda view: (),
+            window_seconds=cohere_seconds,
+            languages=prompts.cohere_languages,
+            target_languages=prompts.no_languages,
             decoder_prompt=prompts.cohere_prompt,
         ),
     )

@@ -6,14 +6,29 @@ import re
 from collections.abc import Sequence
 
 from transept.authoring import CheckpointError, CheckpointView, ParameterError, SpeechTokens, dec_prompt
+from transept.plugins.conformer.languages import CANARY, COHERE
 
 CONTROL = re.compile(r"<\|.*\|>|<(?:pad|unk|s|/s)>")
 ENGLISH = "en"  # without a language, with which requests of `transept.speech` always come
 BLANK = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's sign for a blank, with which Cohere's prompts begin
 
 
-def languages(view: CheckpointView, codes: str) -> dict[str, int]:
-    """Return code -> token id of those languages of a family that the checkpoint has."""
+def canary_languages(view: CheckpointView) -> dict[str, int]:
+    """Return code -> token id of those of Canary's languages that the checkpoint has."""
+    return _languages(view, CANARY)
+
+
+def cohere_languages(view: CheckpointView) -> dict[str, int]:
+    """Return code -> token id of those of Cohere Transcribe's languages that the checkpoint has."""
+    return _languages(view, COHERE)
+
+
+def no_languages(view: CheckpointView) -> tuple[str, ...]:
+    """Return none: Cohere Transcribe does not translate."""
+    return ()
+
+
+def _languages(view: CheckpointView, codes: str) -> dict[str, int]:
     ids = ((code, _id(view, f"<|{code}|>")) for code in codes.split())
     return {code: token for code, token in ids if token is not None}
 

@@ -40,6 +40,16 @@ def unspoken_tokens(view: CheckpointView) -> list[int]:
     return [token for token in added if token != view.config.eos_token_id]
 
 
+def window_seconds(view: CheckpointView) -> float:
+    """Return WINDOW_SECONDS."""
+    return WINDOW_SECONDS
+
+
+def no_languages(view: CheckpointView) -> dict[str, None]:
+    """Return none: the models know English only."""
+    return {}
+
+
 @hookimpl
 def register_models() -> list[ModelSpec]:
     """Two families, read from Hugging Face checkpoints."""
@@ -52,8 +62,8 @@ def register_models() -> list[ModelSpec]:
         weight_maps={"huggingface": "transept.plugins.moonshine.weights:HUGGINGFACE"},
         speech=SpeechSpec(
             sample_rate=SAMPLE_RATE,
-            window_seconds=lambda view: WINDOW_SECONDS,
-            languages=lambda view: {},
+            window_seconds=window_seconds,
+            languages=no_languages,
             decoder_prompt=decoder_prompt,
             language_prompt=dec_prompt,
             tokens=speech_tokens,

@@ -71,13 +71,24 @@ class EncoderLayer(nn.Module):
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
+class Compression(nn.Module):
+    """``asinh(exp(log_k) · x)``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log_k = nn.Parameter(torch.empty(()), requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: of any shape, which is kept."""
+        return torch.asinh(self.log_k.exp() * x)
+
+
 class Embedder(nn.Module):
     """A waveform to vectors: frames of 5 ms, each normalised and compressed, then convolutions."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.comp = nn.Module()
-        self.comp.log_k = nn.Parameter(torch.empty(()), requires_grad=False)
+        self.comp = Compression()
         self.linear = Linear(STREAMING_FRAME, size, bias=False)
         self.conv1 = nn.Conv1d(size, 2 * size, TAPS, STRIDE)
         self.conv2 = nn.Conv1d(2 * size, size, TAPS, STRIDE)
@@ -89,7 +100,7 @@ class Embedder(nn.Module):
         frames = padded.view(-1, STREAMING_FRAME)
         frames = frames - frames.mean(-1, keepdim=True)
         frames = frames / (frames.square().mean(-1, keepdim=True) + EPSILON).sqrt()
-        hidden = F.silu(self.linear(torch.asinh(self.comp.log_k.exp() * frames)))
+        hidden = F.silu(self.linear(self.comp(frames)))
         hidden[whole:] = 0
         for index, convolution in enumerate((self.conv1, self.conv2)):
             hidden = convolution(F.pad(hidden.t()[None], (TAPS - 1, 0)))[0].t()
