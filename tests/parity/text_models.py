@@ -16,6 +16,8 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     BartConfig,
     BartForConditionalGeneration,
+    BigBirdPegasusConfig,
+    BigBirdPegasusForConditionalGeneration,
     BlenderbotSmallConfig,
     BlenderbotSmallForConditionalGeneration,
     ByT5Tokenizer,
@@ -31,6 +33,8 @@ from transformers import (
     MT5ForConditionalGeneration,
     PegasusConfig,
     PegasusForConditionalGeneration,
+    PegasusXConfig,
+    PegasusXForConditionalGeneration,
     T5Config,
     T5ForConditionalGeneration,
     UMT5Config,
@@ -131,6 +135,15 @@ def embedding_by_the_decoders_name(model: Any, directory: Path) -> None:
     save_file(weights, file, metadata={"format": "pt"})
 
 
+def sparse_again(model: Any, directory: Path) -> None:
+    """BigBird's encoder, whose attention transformers leaves full after a short text."""
+
+    def reset(encoder: Any, args: Any, keywords: Any) -> None:
+        encoder.set_attention_type("block_sparse")
+
+    model.model.encoder.register_forward_pre_hook(reset, with_kwargs=True)
+
+
 def unscale(model: Any, directory: Path) -> None:
     """transformers 5 scales a UMT5 head of its own too, which neither training nor transformers 4 does."""
     with torch.no_grad():
@@ -198,6 +211,9 @@ def marian(decoder_vocab_size: int, shared: bool) -> Row:
 
 
 PEGASUS = PegasusConfig(**BART_SIZES, scale_embedding=True, activation_function="relu")
+PEGASUS_X = PegasusXConfig(**BART_SIZES, num_global_tokens=4, block_size=16)
+BIG_BIRD = BigBirdPegasusConfig(**BART_SIZES, block_size=8, num_random_blocks=1)  # sparse in texts of over 56 tokens
+LONG_SUMMARY = {"num_beams": 4, "length_penalty": 0.8, "max_length": 50}
 T5_1_1 = T5Config(**T5_SIZES, feed_forward_proj="gated-gelu", tie_word_embeddings=False)
 BYT5 = T5Config(**{**T5_SIZES, "vocab_size": 384}, feed_forward_proj="gated-gelu", tie_word_embeddings=False)
 LONG = {"feed_forward_proj": "gated-gelu", "local_radius": 11, "global_block_size": 4}  # in texts of up to 150 tokens
@@ -221,6 +237,8 @@ ROWS = {
         {"num_beams": 8, "length_penalty": 0.6, "max_length": 64, "forced_eos_token_id": 1},
         by_init_std,
     ),
+    "pegasus-x": Row(PegasusXForConditionalGeneration, PEGASUS_X, LONG_SUMMARY, by_init_std),
+    "bigbird-pegasus": Row(BigBirdPegasusForConditionalGeneration, BIG_BIRD, LONG_SUMMARY, by_init_std, sparse_again),
     "blenderbot_small-90M": Row(
         BlenderbotSmallForConditionalGeneration,
         BlenderbotSmallConfig(**BART_SIZES),

@@ -30,6 +30,7 @@ class LayerConfig:
     scale: of attention, default 1/√head_dim.
     bias: True if the linear layers have a bias.
     qkv_bias: True if attention's projections to queries, keys and values have a bias; default: bias.
+    out_bias: True if attention's projection of its output has a bias; default: bias.
     sandwich_norm: ``x + norm(f(norm(x)))``; requires pre_norm.
     softcap: of scores, see Attention.
     window, rotary: of self-attention, see Attention and SelfAttention.
@@ -53,6 +54,7 @@ class LayerConfig:
     scale: float | None = None
     bias: bool = True
     qkv_bias: bool | None = None
+    out_bias: bool | None = None
     sandwich_norm: bool = False
     softcap: float | None = None
     window: int | tuple[int, int] | None = None
@@ -111,8 +113,8 @@ class LayerConfig:
             "num_kv_heads": self.num_kv_heads,
             "head_dim": self.head_dim,
             "scale": self.scale,
-            "bias": self.bias,
-            "qkv_bias": self.qkv_bias,
+            "bias": self.bias if self.out_bias is None else self.out_bias,
+            "qkv_bias": self.bias if self.qkv_bias is None else self.qkv_bias,
             "softcap": self.softcap,
         }
 

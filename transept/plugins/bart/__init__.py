@@ -54,7 +54,7 @@ def mbart_prepare_decoder_prompt(token_ids: Sequence[int], view: CheckpointView)
 
 @hookimpl
 def register_models() -> list[ModelSpec]:
-    """Return five families of one architecture, for Hugging Face checkpoints."""
+    """Return families of one architecture, for Hugging Face checkpoints."""
     summarizes = TextSpec(summarize=tasks.summarize, translate=tasks.refuse_to_translate)
     return [
         ModelSpec(
@@ -81,6 +81,17 @@ def register_models() -> list[ModelSpec]:
             default_decoder_prompt=dec_prompt,
             weight_maps=_SINUSOIDAL,
             text=summarizes,
+        ),
+        *(
+            ModelSpec(
+                name=name,
+                architectures=(f"{prefix}ForConditionalGeneration",),
+                model_class=f"transept.plugins.bart.long:{prefix}ForConditionalGeneration",
+                default_decoder_prompt=dec_prompt,
+                weight_maps={"huggingface": "transept.plugins.bart.weights:LONG"},
+                text=summarizes,
+            )
+            for name, prefix in (("pegasus-x", "PegasusX"), ("bigbird-pegasus", "BigBirdPegasus"))
         ),
         ModelSpec(
             name="blenderbot-small",

@@ -116,10 +116,12 @@ class BartEncoder(nn.Module):
 class BartDecoder(nn.Module):
     """Tokens to hidden states."""
 
-    def __init__(self, config: Any, embedding: nn.Module, pre_norm: bool, context: LayerContext) -> None:
+    def __init__(
+        self, config: Any, embedding: nn.Module, pre_norm: bool, context: LayerContext, **options: Any
+    ) -> None:
         super().__init__()
         self.embedding = embedding
-        self.layers = DecoderLayers.of(config, context, pre_norm=pre_norm)
+        self.layers = DecoderLayers.of(config, context, pre_norm=pre_norm, **options)
         self.layer_norm = nn.LayerNorm(config.d_model) if pre_norm else None
 
     def forward(self, input_ids: Tensor, positions: Tensor, *step: Any) -> Tensor:
@@ -138,13 +140,21 @@ class BartForConditionalGeneration(ForConditionalGeneration):
     def __init__(self, config: Any, context: LayerContext) -> None:
         super().__init__(config, context)
         self.shared = VocabParallelEmbedding(config.vocab_size, config.d_model, group=context.group)
-        encoder_embedding = self.embedding_class(config, self.shared)
-        self.encoder = BartEncoder(config, encoder_embedding, self.pre_norm, context)
+        self.encoder = self.make_encoder(config, context)
         decoder_embedding = (self.decoder_embedding_class or self.embedding_class)(config, self.shared)
-        self.decoder = BartDecoder(config, decoder_embedding, self.pre_norm, context)
+        self.decoder = BartDecoder(config, decoder_embedding, self.pre_norm, context, **self.layer_options(config))
         tied = self.shared.weight if config.tie_word_embeddings else None
         self.head = VocabParallelHead(config.vocab_size, config.d_model, group=context.group, weight=tied)
         self.final_logits_bias = nn.Parameter(torch.zeros(1, config.vocab_size), requires_grad=False)
+
+    def make_encoder(self, config: Any, context: LayerContext) -> nn.Module:
+        """Make the encoder; `shared` exists."""
+        return BartEncoder(config, self.embedding_class(config, self.shared), self.pre_norm, context)
+
+    @classmethod
+    def layer_options(cls, config: Any) -> dict[str, Any]:
+        """Return further fields of the decoder layers' LayerConfig."""
+        return {}
 
     @classmethod
     def shape(cls, config: Any) -> ModelShape:

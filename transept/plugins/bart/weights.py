@@ -25,5 +25,19 @@ HUGGINGFACE = WeightMap(
 
 BART = dataclasses.replace(HUGGINGFACE, plain=PLAIN)
 
+# The encoder keeps transformers' names. BigBird-Pegasus calls the last norm an embedding's.
+_MODEL = r"(?:model\.)?"
+LONG = dataclasses.replace(
+    HUGGINGFACE,
+    rules=(
+        (rf"{_MODEL}shared\.weight", "shared.weight"),
+        (rf"{_MODEL}decoder\.embed_positions\.weight", "decoder.embedding.embed_positions"),
+        (rf"{_MODEL}decoder\.(?:layernorm_embedding|layer_norm)\.(weight|bias)", r"decoder.layer_norm.\1"),
+        *bart_layer_rules(rf"{_MODEL}(decoder\.layers\.\d+)", r"\1"),
+        (rf"{_MODEL}(encoder\..*)", r"\1"),
+        (r"final_logits_bias", "final_logits_bias"),
+    ),
+)
+
 # Some checkpoints have sinusoidal positions, which the model computes.
 SINUSOIDAL = dataclasses.replace(HUGGINGFACE, ignored=(rf"{_SIDE}\.embed_positions\.weights?",))
