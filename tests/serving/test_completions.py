@@ -121,10 +121,11 @@ def test_samples_are_those_of_their_seed(openai_client: openai.OpenAI, t5: Engin
 
 
 def test_beams_are_hypotheses_best_first(openai_client: openai.OpenAI, bart: Engine) -> None:
-    params = SamplingParams(num_beams=4, num_return_sequences=3, length_penalty=2.0, max_tokens=10)
+    rules = {"sequence_bias": [[[5], 2.0], [[9, 5], -1.0]], "renormalize_logits": True, "max_time": 1e6}
+    params = SamplingParams(num_beams=4, num_return_sequences=3, length_penalty=2.0, max_tokens=10, **rules)
     (expected,) = bart.generate(PROMPTS[0], params)
     for count in ({"n": 3}, {"extra_body": {"num_return_sequences": 3}}):
-        beams = {"num_beams": 4, "length_penalty": 2.0, **count.get("extra_body", {})}
+        beams = {"num_beams": 4, "length_penalty": 2.0, **rules, **count.get("extra_body", {})}
         answer = openai_client.completions.create(
             model="bart", prompt=PROMPTS[0], max_tokens=10, **{**count, "extra_body": beams}
         )
@@ -314,6 +315,8 @@ def test_an_echo_scores_the_decoder_prompt(openai_client: openai.OpenAI, t5: Eng
         ({"logit_bias": {"x": 1}}, "logit_bias", "token id"),
         ({"stream_options": {"include_usage": True}}, "stream_options", "stream_options needs stream=true"),
         ({"extra_body": {"num_beam": 2}}, "num_beam", "Did you mean 'num_beams'"),
+        ({"extra_body": {"sequence_bias": {"5": 1.0}}}, "sequence_bias", "pairs .token ids, number"),
+        ({"extra_body": {"penalty_alpha": 0.6}}, "penalty_alpha", "In transformers 5 it needs a custom generate"),
         ({"extra_body": {"logits_processors": []}}, "logits_processors", "there is no field"),
         ({"extra_body": {"decoder_prompt": {"a": 1}}}, "decoder_prompt", "a text or a list of token ids"),
         ({"model": "tiny.en"}, "model", "is a speech model"),
