@@ -267,6 +267,15 @@ def test_a_form_that_grows_too_complex_fails_its_request_alone(bart_dir: Path, m
         assert "the regex of guided is too complex" in str(output.error)
 
 
+def test_a_text_that_breaks_its_grammar_has_an_empty_mask(bart: Engine) -> None:
+    """Also if the grammar is compiled anew, since its automaton has reached its limits."""
+    grammars = bart.inputs.grammars
+    grammar = grammars(SamplingParams(guided={"choice": CHOICES}).guided)
+    masks, words = GrammarMasks(torch.device("cpu"), grammars), np.ones((1, grammar.num_words), np.int32)
+    masks._compute_anew((grammar.guide, (bart.tokenizer("{", add_special_tokens=False).input_ids[0],)), 0, words)
+    assert not words.any()
+
+
 def test_a_dead_end_fails_its_request(t5: Engine) -> None:
     """T5 cannot write a brace, which comes to light once a word is complete."""
     for search in ({"temperature": 0.0}, {"num_beams": 2}):

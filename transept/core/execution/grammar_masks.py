@@ -63,13 +63,9 @@ class GrammarMasks:
                 matchers += [] if matcher is None else [(matcher, keys[key])]
             lines.append(keys[key])
         words = np.zeros((len(keys), num_words), np.int32)
-        self._compute(matchers, words)
         by_line = [*keys]
-        for matcher, line in matchers:
-            if matcher.get_error().startswith(DEAD):
-                words[line] = 0
-            elif matcher.is_error():
-                self._compute_anew(by_line[line], line, words)
+        for _, line in self._compute(matchers, words):
+            self._compute_anew(by_line[line], line, words)
         codes = words.view(np.uint8)  # [masks, bytes], 8 tokens in each
         is_complete = _bit(codes, self._grammars.end)
         for token in ends:
@@ -86,8 +82,8 @@ class GrammarMasks:
             del self._matchers[each]
         self._grammars.forget(guide)
         matcher = self._matcher(self._grammars(guide), key)
-        self._compute([(matcher, line)], words)
-        if matcher.is_error():
+        words[line] = 0
+        if matcher is not None and self._compute([(matcher, line)], words):
             del self._matchers[key]
             self._raise_complex(guide, matcher)
 
@@ -116,8 +112,11 @@ class GrammarMasks:
             f"({reason}). Simplify it"
         )
 
-    def _compute(self, matchers: list[tuple[Any, int]], words: Any) -> None:
-        """Compute masks into words [masks, 32-bit words], on several threads."""
+    def _compute(self, matchers: list[tuple[Any, int]], words: Any) -> list[tuple[Any, int]]:
+        """Compute masks into words [masks, 32-bit words], on several threads. matchers: each with its line.
+
+        Returns the matchers that reached their limits. A text that no token continues has an empty mask.
+        """
         from llguidance import LLExecutor
         from llguidance.numpy import fill_next_token_bitmask_par
 
@@ -125,6 +124,13 @@ class GrammarMasks:
             self._executor = LLExecutor(torch.get_num_threads())
         if matchers:
             fill_next_token_bitmask_par(self._executor, matchers, words)
+        at_limits = []
+        for matcher, line in matchers:
+            if matcher.get_error().startswith(DEAD):
+                words[line] = 0
+            elif matcher.is_error():
+                at_limits.append((matcher, line))
+        return at_limits
 
 
 def _bit(codes: Any, number: int) -> Any:
