@@ -54,8 +54,15 @@ def test_ctrl_c_ends_the_audio_and_its_last_words_follow(speech_dir: Path, tmp_p
     waveform, rate = soundfile.read(speech_dir / "librivox" / "austen-0880.flac", dtype="float32")
     pcm = (waveform[: 5 * rate // 2] * 32767).astype("<i2").tobytes()  # it ends within the sentence
     command = ["live", "-", "--pcm", str(rate), "--model", MODEL, "--json", "-f", "txt", "-o", str(tmp_path / "talk")]
+
+    def heed_interrupts() -> None:  # which what runs in the background is started without
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
     with subprocess.Popen(
-        [sys.executable, "-m", "transept", *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-m", "transept", *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        preexec_fn=heed_interrupts,
     ) as running:
         assert running.stdin is not None
         assert running.stdout is not None

@@ -269,9 +269,12 @@ def test_a_form_that_grows_too_complex_fails_its_request_alone(bart_dir: Path, m
 
 def test_a_text_that_breaks_its_grammar_has_an_empty_mask(bart: Engine) -> None:
     """Also if the grammar is compiled anew, since its automaton has reached its limits."""
-    grammars = bart.inputs.grammars
+    grammars = bart.inputs._grammars
     grammar = grammars(SamplingParams(guided={"choice": CHOICES}).guided)
-    masks, words = GrammarMasks(torch.device("cpu"), grammars), np.ones((1, grammar.num_words), np.int32)
+    masks, words = (
+        GrammarMasks(torch.device("cpu"), grammars),
+        torch.ones(1, grammar.num_words, dtype=torch.int32).numpy(),
+    )
     masks._compute_anew((grammar.guide, (bart.tokenizer("{", add_special_tokens=False).input_ids[0],)), 0, words)
     assert not words.any()
 

@@ -120,7 +120,7 @@ def test_drafts_of_the_last_pass_save_steps_and_change_no_event(
     statistics, found, steps = transcriber.engine.core.statistics, [], []
     for most in (0, 16):  # tokens of a draft, whatever the times of steps are
         monkeypatch.setattr(
-            DraftLengths, "choose", lambda _, drafters, lengths, __, m=most: [min(m, n) for n in lengths]
+            DraftLengths, "choose", lambda _, drafters, lengths, *__, m=most: [min(m, n) for n in lengths]
         )
         before = statistics.num_steps
         found.append([(event, vars(event)) for event in played(transcriber, speech[: 6 * 16_000])])
