@@ -1,5 +1,6 @@
 """Both Moonshine families beside transformers on small random weights and recordings of several lengths."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from transformers import (
     PreTrainedModel,
 )
 
+from transept import Engine
+from transept.multimodal import MediaError
 from transept.testing import CHECKS, Parity, step_by_step
 
 SAMPLES = (13_000, 3_000, 895, 25_040)  # 895 are one encoder token of Moonshine; 895 and 3,000 are not whole frames
@@ -81,3 +84,11 @@ def parity(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def test_parity(parity: Parity, check: str) -> None:
     """Logits and tokens equal transformers'."""
     parity.check(check)
+
+
+def test_audio_beyond_the_positions_of_a_streaming_model_is_refused(tmp_path: Path) -> None:
+    """150 positions are 3 s."""
+    streaming().save_pretrained(tmp_path)
+    engine = Engine(tmp_path)
+    with pytest.raises(MediaError, match="the audio is 3.01 s long, and one request carries at most 3 s"):
+        engine.generate({"multi_modal_data": {"audio": (np.zeros(48_160, np.float32), 16_000)}})

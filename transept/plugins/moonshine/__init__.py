@@ -7,6 +7,8 @@ from dataclasses import replace
 from transept.authoring import CheckpointView, ModelSpec, ParameterError, SpeechSpec, SpeechTokens, dec_prompt, hookimpl
 
 SAMPLE_RATE = 16_000  # Hz
+STREAMING_FRAME = 80  # samples of a frame of the streaming models
+STREAMING_TOKEN = 4 * STREAMING_FRAME  # samples of an encoder token
 AUDIO = "transept.plugins.moonshine.audio"
 WINDOW_SECONDS = 30.0  # the longest recording that one request carries
 
@@ -45,6 +47,11 @@ def window_seconds(view: CheckpointView) -> float:
     return WINDOW_SECONDS
 
 
+def streaming_window_seconds(view: CheckpointView) -> float:
+    """Return WINDOW_SECONDS, or the positions of the encoder's output in seconds if that is less."""
+    return float(min(WINDOW_SECONDS, view.config.max_position_embeddings * STREAMING_TOKEN / SAMPLE_RATE))
+
+
 def no_languages(view: CheckpointView) -> dict[str, None]:
     """Return none: the models know English only."""
     return {}
@@ -53,6 +60,18 @@ def no_languages(view: CheckpointView) -> dict[str, None]:
 @hookimpl
 def register_models() -> list[ModelSpec]:
     """Two families, read from Hugging Face checkpoints."""
+    speech = SpeechSpec(
+        sample_rate=SAMPLE_RATE,
+        window_seconds=window_seconds,
+        languages=no_languages,
+        decoder_prompt=decoder_prompt,
+        language_prompt=dec_prompt,
+        tokens=speech_tokens,
+        features=f"{AUDIO}:recording_features",
+        frames_per_second=SAMPLE_RATE,
+        language_names={"english": "en"},
+        unspoken_tokens=unspoken_tokens,
+    )
     moonshine = ModelSpec(
         name="moonshine",
         architectures=("MoonshineForConditionalGeneration",),
@@ -60,18 +79,7 @@ def register_models() -> list[ModelSpec]:
         default_decoder_prompt=dec_prompt,
         input_mappers={"audio": f"{AUDIO}:map_audio", "audio_features": f"{AUDIO}:map_features"},
         weight_maps={"huggingface": "transept.plugins.moonshine.weights:HUGGINGFACE"},
-        speech=SpeechSpec(
-            sample_rate=SAMPLE_RATE,
-            window_seconds=window_seconds,
-            languages=no_languages,
-            decoder_prompt=decoder_prompt,
-            language_prompt=dec_prompt,
-            tokens=speech_tokens,
-            features=f"{AUDIO}:recording_features",
-            frames_per_second=SAMPLE_RATE,
-            language_names={"english": "en"},
-            unspoken_tokens=unspoken_tokens,
-        ),
+        speech=speech,
     )
     streaming = replace(
         moonshine,
@@ -82,5 +90,6 @@ def register_models() -> list[ModelSpec]:
             "audio": f"{AUDIO}:map_streaming_audio",
             "audio_features": f"{AUDIO}:map_streaming_features",
         },
+        speech=replace(speech, window_seconds=streaming_window_seconds),
     )
     return [moonshine, streaming]

@@ -12,11 +12,16 @@ from transept.authoring import CheckpointView
 from transept.multimodal import MappedInput
 from transept.multimodal.audio import load_audio
 from transept.multimodal.audio_limits import check_window
-from transept.plugins.moonshine import SAMPLE_RATE, WINDOW_SECONDS
+from transept.plugins.moonshine import (
+    SAMPLE_RATE,
+    STREAMING_FRAME,
+    STREAMING_TOKEN,
+    WINDOW_SECONDS,
+    streaming_window_seconds,
+)
 
 CONVOLUTIONS = ((127, 64), (7, 3), (3, 2))  # kernel and stride of each; together 384 samples, 24 ms, a token
 LONGEST = round(WINDOW_SECONDS * SAMPLE_RATE)  # samples
-STREAMING_FRAME, STREAMING_FACTOR = 80, 4  # samples of a frame of the streaming models, and frames of an encoder token
 
 
 def num_tokens(num_samples: int) -> int:
@@ -51,12 +56,12 @@ def map_audio(data: Any, view: CheckpointView) -> MappedInput:
 
 
 def map_streaming_features(data: Any, view: CheckpointView) -> MappedInput:
-    """data: float32 [1, samples], a slice of `recording_features`. Raises MediaError for over WINDOW_SECONDS.
+    """data: float32 [1, samples], a slice of `recording_features`. Raises MediaError for more than one window.
 
     Returns input_values, float32 [samples].
     """
     samples = torch.as_tensor(data)[0]
-    check_window(len(samples) / SAMPLE_RATE, WINDOW_SECONDS)
+    check_window(len(samples) / SAMPLE_RATE, streaming_window_seconds(view))
     if not len(samples):
         samples = torch.zeros(STREAMING_FRAME)
     return MappedInput(kwargs={"input_values": samples}, num_tokens=num_streaming_tokens(len(samples)))
@@ -69,4 +74,4 @@ def map_streaming_audio(data: Any, view: CheckpointView) -> MappedInput:
 
 def num_streaming_tokens(num_samples: int) -> int:
     """Return the number of encoder tokens of samples for the streaming models."""
-    return -(-num_samples // (STREAMING_FRAME * STREAMING_FACTOR))
+    return -(-num_samples // STREAMING_TOKEN)

@@ -20,7 +20,8 @@ from transept.authoring import (
     SelfAttention,
     VocabParallelHead,
 )
-from transept.plugins.moonshine.audio import LONGEST, STREAMING_FRAME, num_streaming_tokens
+from transept.plugins.moonshine import STREAMING_FRAME, STREAMING_TOKEN
+from transept.plugins.moonshine.audio import LONGEST, num_streaming_tokens
 from transept.plugins.moonshine.model import Decoder, Side
 
 TAPS, STRIDE = 5, 2  # of both convolutions, which see no later frame
@@ -131,6 +132,11 @@ class Encoder(nn.Module):
         return x if self.proj is None else self.proj(x)
 
 
+def longest(config: Any) -> int:
+    """Return the samples of the longest input, each of whose encoder tokens has a position."""
+    return min(LONGEST, int(config.max_position_embeddings) * STREAMING_TOKEN)
+
+
 def decoder_side(config: Any) -> Side:
     """Return the decoder's sizes of a MoonshineStreamingConfig."""
     return Side(config.num_hidden_layers, config.num_attention_heads, config.head_dim, config.hidden_act)
@@ -149,9 +155,9 @@ class MoonshineStreamingForConditionalGeneration(ForConditionalGeneration):
     @classmethod
     def shape(cls, config: Any) -> ModelShape:
         """From a transformers MoonshineStreamingConfig."""
-        return decoder_side(config).shape(config, num_streaming_tokens(LONGEST))
+        return decoder_side(config).shape(config, num_streaming_tokens(longest(config)))
 
     @classmethod
     def longest_features(cls, config: Any) -> dict[str, Tensor]:
         """Silence."""
-        return {"input_values": torch.zeros(LONGEST)}
+        return {"input_values": torch.zeros(longest(config))}
