@@ -90,5 +90,5 @@ def test_audio_beyond_the_positions_of_a_streaming_model_is_refused(tmp_path: Pa
     """150 positions are 3 s."""
     streaming().save_pretrained(tmp_path)
     engine = Engine(tmp_path)
-    with pytest.raises(MediaError, match="the audio is 3.01 s long, and one request carries at most 3 s"):
+    with pytest.raises(MediaError, match=r"the audio is 3\.01 s long, and one request carries at most 3 s"):
         engine.generate({"multi_modal_data": {"audio": (np.zeros(48_160, np.float32), 16_000)}})
