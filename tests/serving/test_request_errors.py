@@ -59,6 +59,12 @@ def post(client: TestClient, path: str, sent: dict[str, Any], files: dict[str, A
         (TRANSLATE, {"input": "a", "src_lang": 3}, "src_lang", "src_lang must be"),
         (SPEECH, {"timestamp_granularities[]": "x"}, "timestamp_granularities[]", "timestamp_granularities[] may hold"),
         (SPEECH, {"progress": "true"}, "progress", "progress needs stream=true"),
+        (
+            SPEECH,
+            {"style": "netflix"},
+            "style",
+            "style lays out subtitles, and response_format is json: leave style out",
+        ),
         (SPEECH, {"max_line_count": "2"}, "max_line_count", "needs the width of a line; set max_line_width"),
         (
             "/v1/format",

@@ -191,7 +191,8 @@ def _asked(form: Given, task: str) -> Asked:
             message = "voices and known_speaker_names both name speakers by their voices: send one of them"
             raise ApiError(400, message, param="known_speaker_names", code="invalid_value")
         options["voices"] = Voices()  # until the references are embedded
-    if layout.needs_words and fields.response_format in SUBTITLES:
+    if layout.needs_words:
+        _check_has_subtitles(layout, fields.response_format)
         options.setdefault("word_timestamps", True)
     sent = {option: field for option, field in OPENAI_NAMES.items() if option not in form.values}
     if fields.response_format == "diarized_json" and options.get("channel") != EACH:
@@ -214,6 +215,15 @@ def _asked(form: Given, task: str) -> Asked:
     except ParameterError as error:
         raise form.error(error) from error
     return Asked(form, fields, layout, options)
+
+
+def _check_has_subtitles(layout: SubtitleLayout, response_format: str) -> None:
+    """Raise ApiError for options of subtitles with a format that has none."""
+    if response_format not in SUBTITLES:
+        plain = vars(SubtitleLayout())
+        name = next(name for name, value in vars(layout).items() if value != plain[name])
+        message = f"{name} lays out subtitles, and response_format is {response_format}: leave {name} out, or use"
+        raise ApiError(400, f"{message} {', '.join(SUBTITLES)}", param=name, code="invalid_value")
 
 
 def _openai_options(fields: OwnFields, options: dict[str, Any]) -> dict[str, Any]:
