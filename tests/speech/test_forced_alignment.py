@@ -94,6 +94,28 @@ def test_what_cannot_be_aligned(transcriber: Transcriber, speech_dir: Path) -> N
     assert transcriber.align(speech_dir / "librivox" / "austen-0930.flac", SENTENCE).text == SENTENCE
 
 
+SPOILED = (  # two of its words are others
+    "And mister John Dashwood had then treasure to consider how much there might be thoroughly in his power to do for "
+    "them."
+)
+
+
+@pytest.mark.parametrize(
+    ("clip", "text", "warned"),
+    [
+        ("austen-0880", "He was not an ill-disposed young man.", False),
+        ("austen-0870", SPOILED, False),
+        ("austen-0870", "Please enter your agent number followed by the pound key. Thank you for calling us.", True),
+        ("austen-0890", "He was not an ill-disposed young man.", True),
+    ],
+)
+def test_a_text_of_another_recording_is_told(
+    clip: str, text: str, warned: bool, transcriber: Transcriber, speech_dir: Path
+) -> None:
+    transcript = transcriber.align(speech_dir / "librivox" / f"{clip}.flac", text)
+    assert any(each.startswith("probably of another text: ") for each in transcript.warnings) is warned
+
+
 def test_a_text_is_in_the_language_that_is_spoken(transcriber: Transcriber, speech_dir: Path) -> None:
     for options in ({"target_language": "en"}, {"task": "translate"}):
         with pytest.raises(ParameterError, match=f"align has no {next(iter(options))}"):
