@@ -18,7 +18,7 @@ from transept import Engine, SamplingParams
 from transept.core.execution.grammar_masks import GrammarMasks
 from transept.core.outputs import RequestOutput
 from transept.core.request.grammars import LIMITS, Grammars
-from transept.core.request.guided import Grammar, Guide, guide
+from transept.core.request.guided import MOST_OPTIONAL, Grammar, Guide, guide
 from transept.core.scheduling.step import SequenceData
 from transept.errors import MissingPackageError, ParameterError, RequestFailedError
 
@@ -48,6 +48,11 @@ unused ::= root
 LARK = 'start: move (", " move)? "."\nmove: (("bishop" | "rook" | "king") " " "to "?)? /[a-h] (up|down)/'
 MOVE = "(((bishop|rook|king) (to )?)?[a-h] (up|down))"
 MOVES = rf"{MOVE}(, {MOVE})?\."
+
+
+def optional(count: int) -> dict[str, Any]:
+    """A schema of optional properties."""
+    return {"type": "object", "properties": {f"p{number}": {"type": "integer"} for number in range(count)}}
 
 
 def is_of_schema(text: str) -> bool:
@@ -123,6 +128,19 @@ def test_a_text_that_is_cut_off_is_a_begin_of_the_form(bart: Engine) -> None:
     (output,) = bart.generate(PROMPTS[0], SamplingParams(guided={"regex": "[ab]{90}"}, max_tokens=9, temperature=0.0))
     assert output.outputs[0].finish_reason == "length"
     assert re.fullmatch("[ab]{4,}", output.outputs[0].text)
+
+
+def test_the_most_optional_properties_of_a_schema(bart: Engine) -> None:
+    """Each of them may follow, from the first to the last."""
+    grammars = Grammars(lambda: bart.tokenizer, bart.shape.vocab_size)
+    schema = optional(MOST_OPTIONAL) | {"required": ["p0", "other"]}
+    schema["properties"] |= {"other": {"type": "null"}, "last": {"type": "boolean"}}
+    matcher = grammars(guide("guided", {"json": schema})).start.deep_copy()
+    text = json.dumps({f"p{number}": number for number in range(0, MOST_OPTIONAL, 25)} | {"other": None, "last": True})
+    for token in grammars._tokens.greedy_tokenize(text):
+        matcher.compute_bitmask()
+        assert matcher.consume_token(token), matcher.get_error()
+    assert int.from_bytes(matcher.compute_bitmask(), "little") >> grammars.end & 1
 
 
 @pytest.mark.parametrize("family", ["bart", "t5"])
@@ -215,6 +233,7 @@ def test_a_state_is_that_of_the_tokens_alone(bart: Engine) -> None:
         ({"json": "{"}, "not valid JSON"),
         ({"json": False}, "must be a JSON schema: an object"),
         ({"json": [1]}, "must be a JSON schema: an object"),
+        ({"json": {"items": optional(MOST_OPTIONAL + 1)}}, "with 501 optional properties in one object, of which at"),
         ({"choice": []}, "a list of non-empty texts"),
         ({"choice": ["a", ""]}, "a list of non-empty texts"),
         ({"regex": ""}, "must be a non-empty text"),

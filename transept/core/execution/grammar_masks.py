@@ -23,7 +23,8 @@ from transept.core.scheduling.step import SequenceData
 from transept.errors import RequestFailedError
 
 DEAD = "NoExtension"  # begins llguidance's error if no token continues the text
-MOST_STATES = 1024  # of all grammars, about 20 KB each
+MOST_STATES = 1024  # of all grammars, about 20 KB each; 1 MB after 448 tokens of a schema of 500 optional properties
+MOST_EARLIER = 8  # states of a text's earlier tokens, for siblings and for rejected drafts
 
 State = tuple[Guide, tuple[int, ...]]  # with the tokens written so far
 
@@ -100,6 +101,7 @@ class GrammarMasks:
                     self._raise_complex(guide, found)
                 return None
             self._matchers[key] = found
+            self._matchers.pop((guide, tokens[: -MOST_EARLIER - 1]), None)
             if len(self._matchers) > MOST_STATES:
                 self._matchers.popitem(last=False)
         return found

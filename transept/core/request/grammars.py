@@ -18,10 +18,10 @@ from transept.errors import ParameterError, require_packages
 
 MOST_COMPILED = 64  # grammars that are kept compiled
 STACK_SIZE = 256 << 20  # bytes of address space; a chain of rules in a grammar of guided.MAX_LENGTH takes a tenth
-# They bound a mask to about 10 ms, and a grammar's automaton to a few MB. llguidance's own limits are 2 to 12 times
-# higher.
+# They bound a mask to about 10 ms, and a grammar's automaton to a few MB. Most of llguidance's own limits are 2 to 12
+# times higher.
 LIMITS = {
-    "max_items_in_row": 1000,
+    "max_items_in_row": 2048,  # 4 for each of guided.MOST_OPTIONAL properties, and a few for others
     "initial_lexer_fuel": 500_000,
     "step_lexer_fuel": 100_000,
     "step_max_items": 25_000,

@@ -18,6 +18,7 @@ from transept.options import LONE_SURROGATE, Option
 KINDS = ("choice", "regex", "json", "grammar")
 MAX_LENGTH = 100_000  # characters of a grammar
 MAX_CHOICES = 10_000
+MOST_OPTIONAL = 500  # properties of one object in a JSON schema; the time of a mask grows with their square
 WANTED = 'one of {"choice": [...]}, {"regex": "..."}, {"json": schema} and {"grammar": "..."}'
 
 DEAD_END = (
@@ -114,9 +115,31 @@ def _schema(name: str, given: Any) -> str:
     if not isinstance(given, Mapping):
         raise _refusal(name, given, f"holds {shown(given)} as its json, which must be a JSON schema: an object")
     try:
-        return json.dumps(given, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(given, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise _refusal(name, "json", f"holds a schema that is not JSON: {error}; use plain values") from None
+    if (most := _most_optional(given)) > MOST_OPTIONAL:
+        problem = (
+            f"holds a JSON schema with {most} optional properties in one object, of which at most {MOST_OPTIONAL} "
+        )
+        raise _refusal(name, "json", f"{problem}are possible. List others as required, or divide the object")
+    return text
+
+
+def _most_optional(schema: Any) -> int:
+    """Return the largest number of optional properties that an object of a JSON schema has."""
+    most, parts = 0, [schema]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, Mapping):
+            named, required = part.get("properties"), part.get("required")
+            if isinstance(named, Mapping):
+                listed = {each for each in required if isinstance(each, str)} if isinstance(required, list) else set()
+                most = max(most, len(named.keys() - listed))
+            parts += part.values()
+        elif isinstance(part, list | tuple):
+            parts += part
+    return most
 
 
 def _loaded(name: str, text: str) -> Any:
