@@ -110,7 +110,7 @@ def test_every_output_has_the_form(
     engine = request.getfixturevalue(family)
     params = SamplingParams(guided=given, max_tokens=90, seed=11, **search)
     if (family, form) == ("t5", "json"):  # its vocabulary has no braces, as that of the published T5
-        with pytest.raises(ParameterError, match="json of guided matches no text that this model's vocabulary can"):
+        with pytest.raises(ParameterError, match="as its json, which matches no text that this model's vocabulary can"):
             engine.generate(PROMPTS, params, progress=False)
         return
     for output in engine.generate(PROMPTS, params, progress=False):
@@ -218,17 +218,25 @@ def test_a_state_is_that_of_the_tokens_alone(bart: Engine) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"regex": "(a"}, "the regex of guided is not valid, or too large: unclosed group;"),
-        ({"regex": "(?=a)b"}, "is not valid, or too large: look-around, including"),
-        ({"regex": r"[^\s\S]"}, "matches no text"),
-        ({"grammar": "start: missing"}, "unknown name"),
+        (
+            {"regex": "x(a"},
+            r"'x\(a' as its regex, which is not valid: unclosed group, at character 2 of .*\. Write it in",
+        ),
+        ({"regex": "(?=a)b"}, r"is not valid: look-around, including .* not supported, at character 1 of"),
+        ({"regex": r"[^\s\S]"}, r"as its regex, which matches no text that .* can write\. Ask for texts that"),
+        ({"grammar": "start: missing"}, r'is not valid: unknown name: "missing", at line 1, character 8\. Write Lark'),
         ({"grammar": "start: start"}, "matches no text"),
-        ({"grammar": "root ::= ("}, "the grammar of guided is not valid"),
-        ({"grammar": "start: <[99999999]>"}, "the grammar of guided is not valid"),
-        ({"grammar": "start: " + "(" * 5000 + '"a"' + ")" * 5000}, "too deeply nested"),
-        ({"json": {"type": "thing"}}, "the json of guided is not valid"),
-        ({"json": {"$ref": "http://localhost/schema.json"}}, "the json of guided is not valid"),
-        ({"json": {"$ref": "file:///etc/passwd"}}, "the json of guided is not valid"),
+        ({"grammar": "root ::= ("}, r"as its grammar, which is not valid: expected '\)' at line 1\. Write Lark"),
+        (
+            {"grammar": "start: <think>"},
+            r'is not valid: unknown special token: "<think>", at line 1, character 8\. Write',
+        ),
+        ({"grammar": "start: <[99999999]>"}, "is not valid: token range end too large: 99999999, at line 1"),
+        ({"grammar": "start: " + "(" * 5000 + '"a"' + ")" * 5000}, r"which is too large\. Use fewer"),
+        ({"json": {"type": "thing"}}, r"as its json, which is not valid: invalid type: thing\. Use the supported"),
+        ({"json": {"multipleOf": 0}}, r"as its json, which is not valid\. Use the supported keywords"),
+        ({"json": {"$ref": "http://localhost/schema.json"}}, "is not valid: resource 'http://localhost"),
+        ({"json": {"$ref": "file:///etc/passwd"}}, "as its json, which is not valid"),
         ({"json": {"$ref": "#"}}, "matches no text"),
         ({"json": "{"}, "not valid JSON"),
         ({"json": False}, "must be a JSON schema: an object"),
@@ -274,6 +282,17 @@ def test_large_forms_harm_no_other_request(bart: Engine, given: Any) -> None:
     assert [each.token_ids for each in outputs[1].outputs] == written(bart, PROMPTS[:1])[0]
 
 
+@pytest.mark.parametrize("limit", ["max_grammar_size", "initial_lexer_fuel", "step_lexer_fuel"])
+def test_too_large_forms_are_refused(bart: Engine, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    """While they are compiled, and with their first mask."""
+    monkeypatch.setitem(LIMITS, limit, 2)
+    grammars = Grammars(lambda: bart.tokenizer, bart.shape.vocab_size)
+    with pytest.raises(
+        ParameterError, match=r"holds '\(a\.\*b\|.*d\)' as its regex, which is too large\. Use fewer or sm"
+    ):
+        grammars(Guide("regex", "(a.*b|.*[nst].{7}d)"))
+
+
 def test_a_form_that_grows_too_complex_fails_its_request_alone(bart_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(LIMITS, "max_lexer_states", 10)
     engine = Engine(bart_dir)
@@ -283,7 +302,7 @@ def test_a_form_that_grows_too_complex_fails_its_request_alone(bart_dir: Path, m
     assert [each.token_ids for each in outputs[0].outputs] == written(engine, PROMPTS[:1])[0]
     for output in outputs[1:]:
         assert isinstance(output.error, RequestFailedError)
-        assert "the regex of guided is too complex" in str(output.error)
+        assert "as its regex, which is too complex" in str(output.error)
 
 
 def test_a_text_that_breaks_its_grammar_has_an_empty_mask(bart: Engine) -> None:

@@ -62,7 +62,7 @@ def test_suppressed_characters_may_be_a_part_of_a_form(transcriber: Transcriber,
 
 
 def test_an_invalid_form_is_refused_before_any_file_is_read(transcriber: Transcriber) -> None:
-    with pytest.raises(ParameterError, match="the grammar of guided is not valid"):
+    with pytest.raises(ParameterError, match="as its grammar, which is not valid"):
         transcriber.transcribe("missing.wav", guided={"grammar": "root ::= ("})
 
 

@@ -17,12 +17,11 @@ from torch import Tensor
 from torch.nn.functional import embedding
 
 from transept.core.kernels.transfer import to_device, upload
-from transept.core.request.grammars import Grammars
+from transept.core.request.grammars import DEAD, SIMPLER, Grammars
 from transept.core.request.guided import Grammar, Guide
 from transept.core.scheduling.step import SequenceData
-from transept.errors import RequestFailedError
+from transept.errors import RequestFailedError, shown
 
-DEAD = "NoExtension"  # begins llguidance's error if no token continues the text
 MOST_STATES = 1024  # of all grammars, about 20 KB each; 1 MB after 448 tokens of a schema of 500 optional properties
 MOST_EARLIER = 8  # states of a text's earlier tokens, for siblings and for rejected drafts
 
@@ -86,7 +85,7 @@ class GrammarMasks:
         words[line] = 0
         if matcher is not None and self._compute([(matcher, line)], words):
             del self._matchers[key]
-            self._raise_complex(guide, matcher)
+            self._raise_complex(guide)
 
     def _matcher(self, grammar: Grammar, key: State) -> Any:
         """Return the matcher after some tokens; None if they break the grammar. Callers must not advance it."""
@@ -98,7 +97,7 @@ class GrammarMasks:
             new = tokens if before is None else tokens[-1:]
             if not found.consume_tokens(list(new)):
                 if "satisfy the grammar" not in found.get_error():
-                    self._raise_complex(guide, found)
+                    self._raise_complex(guide)
                 return None
             self._matchers[key] = found
             self._matchers.pop((guide, tokens[: -MOST_EARLIER - 1]), None)
@@ -106,12 +105,11 @@ class GrammarMasks:
                 self._matchers.popitem(last=False)
         return found
 
-    def _raise_complex(self, guide: Guide, matcher: Any) -> NoReturn:
+    def _raise_complex(self, guide: Guide) -> NoReturn:
         self._grammars.forget(guide)
-        reason = " ".join(matcher.get_error().partition("\n")[0].split())[:100]
         raise RequestFailedError(
-            f"the {guide.kind} of guided is too complex: the tokens that may come next are not found within the limits "
-            f"({reason}). Simplify it"
+            f"guided holds {shown(guide.text)} as its {guide.kind}, which is too complex: the tokens that may come "
+            f"next are not found within the limits. {SIMPLER}"
         )
 
     def _compute(self, matchers: list[tuple[Any, int]], words: Any) -> list[tuple[Any, int]]:

@@ -7,6 +7,7 @@ worker in another process compiles it again. llguidance is imported on first use
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from typing import Any
 
 from transept.core.request.guided import Grammar, Guide
 from transept.core.request.vocabulary import vocabulary_of
-from transept.errors import ParameterError, require_packages
+from transept.errors import ParameterError, require_packages, shown
 
 MOST_COMPILED = 64  # grammars that are kept compiled
 STACK_SIZE = 256 << 20  # bytes of address space; a chain of rules in a grammar of guided.MAX_LENGTH takes a tenth
@@ -31,7 +32,20 @@ LIMITS = {
 }
 JSON_LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}  # as json.dumps writes it
 MOST_FORCED = 64  # characters, longer than almost all tokens
-LONGEST_REASON = 200  # characters of llguidance's message that an error repeats
+DEAD = "NoExtension"  # begins llguidance's error if no token continues the text
+LONGEST_FAULT = 200  # characters of llguidance's message that an error repeats
+TOO_LARGE = re.compile(r"too (big \(|deeply|many|complex)|size limit")
+LARK_PLACE = re.compile(r"(?:at )?(\d+)\((\d+)\): (.+)")
+GBNF_PLACE = re.compile(r".+? at line \d+(?=, )")
+REGEX_INDENT = 4  # blanks before the regular expression in llguidance's message, and before the marks below it
+WORD = re.compile(r"\w+")
+NOTATIONS = {
+    "choice": "Leave such choices out",
+    "regex": "Write it in the syntax of Rust's regex crate, without look-around and back-references",
+    "json": "Use the supported keywords of JSON Schema, to which docs/decoding.md links",
+    "grammar": "Write Lark with a rule start, or GBNF with a rule root",
+}
+SIMPLER = "Use fewer or smaller repetitions, rules, choices and properties"
 
 
 class Grammars:
@@ -77,16 +91,19 @@ class Grammars:
         try:
             source = _source(guide, self._drops_first_blank)
         except Exception as error:  # of a converter of GBNF
-            raise _refusal(guide, f"is not valid: {_reason(str(error))}") from None
+            raise _invalid(guide, str(error)) from None
         limits = LLParserLimits(**LIMITS)
         matcher = LLMatcher(self._tokens, source, log_level=0, limits=limits)
         if matcher.is_error():
-            raise _refusal(guide, f"is not valid, or too large: {_reason(matcher.get_error())}")
+            raise _invalid(guide, matcher.get_error())
         first = matcher.deep_copy()
         mask = int.from_bytes(first.compute_bitmask(), "little")
         writable = mask % (1 << self.end + 1) and all(token < self.end for token in first.compute_ff_tokens())
+        if first.is_error() and not first.get_error().startswith(DEAD):
+            raise _invalid(guide, first.get_error())
         if first.is_error() or not writable:
-            raise _refusal(guide, "matches no text that this model's vocabulary can write")
+            problem = "matches no text that this model's vocabulary can write"
+            raise _refusal(guide, problem, "Ask for texts that end, of characters that the vocabulary has")
         return Grammar(guide, matcher, (self._tokens.vocab_size + 31) // 32)
 
     def _read_tokenizer(self) -> None:
@@ -173,18 +190,36 @@ def _on_large_stack(function: Callable[[], Grammar]) -> Grammar:
     return returned[0]
 
 
-def _reason(message: str) -> str:
-    """Return the line of llguidance's message that names the fault, shortened: the first, but a regex's own error."""
+def _invalid(guide: Guide, message: str) -> ParameterError:
+    """Return the error of a form that does not compile. message: llguidance's."""
+    if TOO_LARGE.search(message):
+        return _refusal(guide, "is too large", SIMPLER)
+    fault = _fault(guide.text, message)
+    return _refusal(
+        guide, f"is not valid: {fault[0].lower()}{fault[1:]}" if fault else "is not valid", NOTATIONS[guide.kind]
+    )
+
+
+def _fault(form: str, message: str) -> str:
+    """Return the fault that llguidance's message names; "" if it has no place: neither a position nor the form's words."""
     first, *others = message.split("\n")
-    named = next((line for line in others if line.startswith("error: ")), first)
-    return " ".join(named.removeprefix("error: ").split())[:LONGEST_REASON] or "unknown reason"
+    if fault := next((line for line in others if line.startswith("error: ")), None):
+        marks = next((line for line in others if line.strip() and not line.strip(" ^")), "")
+        column = marks.find("^") - REGEX_INDENT + 1
+        return f"{fault.removeprefix('error: ')}, at character {column} of the regular expression"
+    if place := LARK_PLACE.match(first):
+        return f"{_short(place[3])}, at line {place[1]}, character {place[2]}"
+    if place := GBNF_PLACE.match(first):
+        return place[0]
+    fault = _short(first)
+    return fault if {*WORD.findall(fault)} & {*WORD.findall(form)} else ""
 
 
-def _refusal(guide: Guide, problem: str) -> ParameterError:
-    advice = {
-        "choice": "leave such choices out",
-        "regex": "write it in the syntax of Rust's regex crate, without look-around and back-references",
-        "json": "see which keywords of JSON Schema are supported in docs/decoding.md",
-        "grammar": "write Lark with a rule start, or GBNF with a rule root",
-    }[guide.kind]
-    return ParameterError(f"the {guide.kind} of {{guided}} {problem}; {advice}", param="guided", value=guide.kind)
+def _short(fault: str) -> str:
+    """Return a fault without llguidance's quotations and lists of alternatives."""
+    return re.split(r' \(at "|; |\. |, expected ', " ".join(fault.split()))[0][:LONGEST_FAULT]
+
+
+def _refusal(guide: Guide, problem: str, advice: str) -> ParameterError:
+    text = f"{{guided}} holds {shown(guide.text)} as its {guide.kind}, which {problem}. {advice}"
+    return ParameterError(text, param="guided", value=guide.kind)
