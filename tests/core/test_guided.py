@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import random
 import re
 import sys
 from collections.abc import Callable
@@ -305,16 +306,45 @@ def test_a_form_that_grows_too_complex_fails_its_request_alone(bart_dir: Path, m
         assert "as its regex, which is too complex" in str(output.error)
 
 
-def test_a_text_that_breaks_its_grammar_has_an_empty_mask(bart: Engine) -> None:
-    """Also if the grammar is compiled anew, since its automaton has reached its limits."""
-    grammars = bart.inputs._grammars
-    grammar = grammars(SamplingParams(guided={"choice": CHOICES}).guided)
-    masks, words = (
-        GrammarMasks(torch.device("cpu"), grammars),
-        torch.ones(1, grammar.num_words, dtype=torch.int32).numpy(),
+class CountedGrammars(Grammars):
+    number = 0  # of grammars that were compiled
+
+    def _compile(self, guide: Guide) -> Grammar:
+        self.number += 1
+        return super()._compile(guide)
+
+
+def test_rows_at_the_limits_compile_their_grammar_once(bart: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And have their usual masks. A row that breaks the grammar has an empty one, before and after."""
+    form = Guide("regex", "x(.*[aeiou].{9}b|.*[nst].{7}d)")
+    texts = ["xab", "xeab", "xsab", "xbd", "{"]
+
+    def rows(grammars: Grammars, grammar: Grammar) -> list[Any]:
+        tokens = [grammars._tokens.greedy_tokenize(text) for text in texts]
+        return [(grammar, SequenceData([0], each, 0), 0) for each in tokens]
+
+    def allowed(masks: GrammarMasks, rows: list[Any]) -> torch.Tensor:
+        logits = torch.zeros(len(rows), bart.shape.vocab_size)
+        masks.forbid(logits, rows, [2])
+        return logits
+
+    usual = Grammars(lambda: bart.tokenizer, bart.shape.vocab_size)
+    expected = allowed(GrammarMasks(torch.device("cpu"), usual), rows(usual, usual(form)))
+    monkeypatch.setitem(LIMITS, "max_lexer_states", 300)
+    grammars = CountedGrammars(lambda: bart.tokenizer, bart.shape.vocab_size)
+    grammar = grammars(form)
+    filling = grammar.start.deep_copy()
+    filling.consume_tokens(
+        grammars._tokens.greedy_tokenize("x" + "".join(random.Random(0).choices("naebtdsi", k=2000)))
     )
-    masks._compute_anew((grammar.guide, (bart.tokenizer("{", add_special_tokens=False).input_ids[0],)), 0, words)
-    assert not words.any()
+    filling.compute_bitmask()
+    assert "too many states" in filling.get_error()
+    masks = GrammarMasks(torch.device("cpu"), grammars)
+    assert torch.equal(allowed(masks, rows(grammars, grammar)), expected)
+    assert not (expected[-1] == 0.0).any()
+    assert grammars.number == 2
+    assert torch.equal(allowed(masks, rows(grammars, grammar)), expected)
+    assert grammars.number == 2  # later steps use the new one
 
 
 def test_a_dead_end_fails_its_request(t5: Engine) -> None:

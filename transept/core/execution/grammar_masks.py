@@ -7,9 +7,10 @@ missing one is computed from the grammar's first state.
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from transept.core.request.guided import Grammar, Guide
 from transept.core.scheduling.step import SequenceData
 from transept.errors import RequestFailedError, shown
 
+ENDS = re.compile(f"^{DEAD}|satisfy the grammar")  # no token continues the text, or its last one breaks its grammar
 MOST_STATES = 1024  # of all grammars, about 20 KB each; 1 MB after 448 tokens of a schema of 500 optional properties
 MOST_EARLIER = 8  # states of a text's earlier tokens, for siblings and for rejected drafts
 
@@ -52,20 +54,17 @@ class GrammarMasks:
         Raises RequestFailedError for a grammar that is too complex.
         """
         keys: dict[State, int] = {}  # -> the line of the mask
-        lines, matchers, num_words = [], [], 0
+        grammars: dict[Guide, Grammar] = {}
+        lines = []
         for given, data, num_before in rows:
-            grammar = self._grammars(given) if isinstance(given, Guide) else given
-            num_words = grammar.num_words
-            key = grammar.guide, (*data.output_token_ids[num_before:],)
-            if key not in keys:
-                keys[key] = len(keys)
-                matcher = self._matcher(grammar, key)
-                matchers += [] if matcher is None else [(matcher, keys[key])]
-            lines.append(keys[key])
-        words = np.zeros((len(keys), num_words), np.int32)
-        by_line = [*keys]
-        for _, line in self._compute(matchers, words):
-            self._compute_anew(by_line[line], line, words)
+            guide = given.guide if isinstance(given, Grammar) else given
+            if guide not in grammars:
+                grammars[guide] = self._grammars.latest(given)
+            lines.append(keys.setdefault((guide, (*data.output_token_ids[num_before:],)), len(keys)))
+        words = np.zeros((len(keys), grammars[guide].num_words), np.int32)
+        renewed: set[Guide] = set()
+        for key in self._compute(keys, grammars, words):
+            self._compute_anew(key, keys, grammars, words, renewed)
         codes = words.view(np.uint8)  # [masks, bytes], 8 tokens in each
         is_complete = _bit(codes, self._grammars.end)
         for token in ends:
@@ -75,62 +74,69 @@ class GrammarMasks:
         penalties = embedding(to_device(torch.from_numpy(rows_of_codes), self.device).int(), self._penalties)
         logits += penalties.view(len(rows), -1)[:, : logits.shape[1]]
 
-    def _compute_anew(self, key: State, line: int, words: Any) -> None:
-        """Compile a grammar anew, whose automaton has reached its limits, and compute a mask. Drops its states."""
-        guide = key[0]
-        for each in [each for each in self._matchers if each[0] == guide]:
-            del self._matchers[each]
-        self._grammars.forget(guide)
-        matcher = self._matcher(self._grammars(guide), key)
-        words[line] = 0
-        if matcher is not None and self._compute([(matcher, line)], words):
-            del self._matchers[key]
-            self._raise_complex(guide)
+    def _compute(self, keys: Mapping[State, int], grammars: Mapping[Guide, Grammar], words: Any) -> list[State]:
+        """Compute masks into words [masks, 32-bit words], on several threads. keys: each with its line of the masks.
 
-    def _matcher(self, grammar: Grammar, key: State) -> Any:
-        """Return the matcher after some tokens; None if they break the grammar. Callers must not advance it."""
-        guide, tokens = key
-        found = self._matchers.get(key)
-        if found is None:
-            before = self._matchers.get((guide, tokens[:-1])) if tokens else None
-            found = (grammar.start if before is None else before).deep_copy()
-            new = tokens if before is None else tokens[-1:]
-            if not found.consume_tokens(list(new)):
-                if "satisfy the grammar" not in found.get_error():
-                    self._raise_complex(guide)
-                return None
-            self._matchers[key] = found
-            self._matchers.pop((guide, tokens[: -MOST_EARLIER - 1]), None)
-            if len(self._matchers) > MOST_STATES:
-                self._matchers.popitem(last=False)
-        return found
-
-    def _raise_complex(self, guide: Guide) -> NoReturn:
-        self._grammars.forget(guide)
-        raise RequestFailedError(
-            f"guided holds {shown(guide.text)} as its {guide.kind}, which is too complex: the tokens that may come "
-            f"next are not found within the limits. {SIMPLER}"
-        )
-
-    def _compute(self, matchers: list[tuple[Any, int]], words: Any) -> list[tuple[Any, int]]:
-        """Compute masks into words [masks, 32-bit words], on several threads. matchers: each with its line.
-
-        Returns the matchers that reached their limits. A text that no token continues has an empty mask.
+        Returns the states that reached the limits. A text that breaks its grammar or ends in it has an empty mask.
         """
         from llguidance import LLExecutor
         from llguidance.numpy import fill_next_token_bitmask_par
 
         if self._executor is None:
             self._executor = LLExecutor(torch.get_num_threads())
-        if matchers:
-            fill_next_token_bitmask_par(self._executor, matchers, words)
+        matchers = {key: self._matcher(grammars[key[0]], key) for key in keys}
+        valid = [(matcher, keys[key]) for key, matcher in matchers.items() if not matcher.is_error()]
+        if valid:
+            fill_next_token_bitmask_par(self._executor, valid, words)
         at_limits = []
-        for matcher, line in matchers:
-            if matcher.get_error().startswith(DEAD):
-                words[line] = 0
-            elif matcher.is_error():
-                at_limits.append((matcher, line))
+        for key, matcher in matchers.items():
+            if matcher.is_error():
+                words[keys[key]] = 0
+                if not ENDS.search(matcher.get_error()):
+                    at_limits.append(key)
         return at_limits
+
+    def _compute_anew(
+        self,
+        key: State,
+        keys: Mapping[State, int],
+        grammars: dict[Guide, Grammar],
+        words: Any,
+        renewed: set[Guide],
+    ) -> None:
+        """Compute a mask with a grammar that is compiled anew, since its automaton has reached the limits.
+
+        renewed: guides that earlier rows have compiled anew; it may have reached the limits again. A row fails if it
+        reaches them alone, so that its result does not depend on other rows.
+        """
+        guide = key[0]
+        for is_new in (False, True) if guide in renewed else (True,):
+            if is_new:
+                for each in [each for each in self._matchers if each[0] == guide]:
+                    del self._matchers[each]
+                grammars[guide] = self._grammars.anew(guide)
+                renewed.add(guide)
+            if not self._compute({key: keys[key]}, grammars, words):
+                return
+        self._matchers.pop(key, None)
+        raise RequestFailedError(
+            f"guided holds {shown(guide.text)} as its {guide.kind}, which is too complex: the tokens that may come "
+            f"next are not found within the limits. {SIMPLER}"
+        )
+
+    def _matcher(self, grammar: Grammar, key: State) -> Any:
+        """Return the matcher after some tokens, in error if they break the grammar. Callers must not advance it."""
+        guide, tokens = key
+        found = self._matchers.get(key)
+        if found is None:
+            before = self._matchers.get((guide, tokens[:-1])) if tokens else None
+            found = (grammar.start if before is None else before).deep_copy()
+            if found.consume_tokens(list(tokens if before is None else tokens[-1:])):
+                self._matchers[key] = found
+                self._matchers.pop((guide, tokens[: -MOST_EARLIER - 1]), None)
+                if len(self._matchers) > MOST_STATES:
+                    self._matchers.popitem(last=False)
+        return found
 
 
 def _bit(codes: Any, number: int) -> Any:

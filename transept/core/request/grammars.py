@@ -77,10 +77,17 @@ class Grammars:
                 self._compiled.popitem(last=False)
             return grammar
 
-    def forget(self, guide: Guide) -> None:
-        """Compile a guide anew when it is used again. For one whose automaton has reached its limits."""
+    def latest(self, given: Guide | Grammar) -> Grammar:
+        """Return the grammar that `anew` returned, or else a Grammar that is given, or else compile a guide."""
+        with self._lock:
+            compiled = self._compiled.get(given.guide if isinstance(given, Grammar) else given)
+        return compiled or (given if isinstance(given, Grammar) else self(given))
+
+    def anew(self, guide: Guide) -> Grammar:
+        """Compile a guide again. For one whose automaton has reached its limits."""
         with self._lock:
             self._compiled.pop(guide, None)
+        return self(guide)
 
     def _compile(self, guide: Guide) -> Grammar:
         require_packages("guided", {"llguidance": "llguidance"}, "guided")
@@ -201,7 +208,7 @@ def _invalid(guide: Guide, message: str) -> ParameterError:
 
 
 def _fault(form: str, message: str) -> str:
-    """Return the fault that llguidance's message names; "" if it has no place: neither a position nor the form's words."""
+    """Return the fault that llguidance's message names; "" if it has no place: no position and no word of the form."""
     first, *others = message.split("\n")
     if fault := next((line for line in others if line.startswith("error: ")), None):
         marks = next((line for line in others if line.strip() and not line.strip(" ^")), "")
