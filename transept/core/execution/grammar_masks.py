@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding
 
 from transept.core.kernels.transfer import to_device, upload
 from transept.core.request.grammars import DEAD, SIMPLER, Grammars
@@ -39,6 +38,7 @@ class GrammarMasks:
         self._executor: Any = None  # llguidance's thread pool
         allowed = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
         self._penalties = upload(np.where(allowed, 0.0, -np.inf), device, torch.float32)  # of a byte's 8 tokens
+        self._buffer = self._penalties[:0]  # of all rows; new memory in each step costs more time than its values
 
     def forbid(
         self,
@@ -71,7 +71,10 @@ class GrammarMasks:
             byte, bit = token >> 3, np.uint8(1 << (token & 7))
             codes[:, byte] = np.where(is_complete, codes[:, byte] | bit, codes[:, byte] & ~bit)
         rows_of_codes = codes if len(keys) == len(rows) else codes[lines]
-        penalties = embedding(to_device(torch.from_numpy(rows_of_codes), self.device).int(), self._penalties)
+        places = to_device(torch.from_numpy(rows_of_codes), self.device).int().view(-1)
+        if len(self._buffer) < len(places):
+            self._buffer = self._penalties.new_empty(len(places), 8)
+        penalties = torch.index_select(self._penalties, 0, places, out=self._buffer[: len(places)])
         logits += penalties.view(len(rows), -1)[:, : logits.shape[1]]
 
     def _compute(self, keys: Mapping[State, int], grammars: Mapping[Guide, Grammar], words: Any) -> list[State]:
