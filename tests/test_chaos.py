@@ -3,6 +3,7 @@
 Whisper tiny.en with its real weights, and BART with random ones. Some requests fail, in a logits processor or a mapper,
 some are refused, some are abandoned in the middle; all others are computed beside them, preempted again and again. In
 half of the rounds a thread of its own drives each engine, as in a server, and encoders take a step for each layer.
+Most requests have drafts, which change no result, some have an adapter, and some a form.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from typing import Any
 import av  # noqa: F401  # now, as objects are counted: the first file that libsndfile cannot read imports it
 import pytest
 from peak_memory import run_python
+from random_adapters import save_adapter
 from text.small_checkpoints import TEXTS, save_bart
 
 from transept import Engine, RequestOutput, SamplingParams, TextGenerator, Transcriber
+from transept.core.execution import grammar_masks
 from transept.core.jobs.job import Channel, Submit, Wait
 from transept.core.request.prompts import Request
 from transept.core.scheduling.step import StepInput
@@ -66,6 +69,14 @@ PARAMS = (
     SamplingParams(temperature=1.0, seed=4, top_k=20, max_tokens=20),
     SamplingParams(num_beams=4, num_return_sequences=2, max_tokens=20),
 )
+GUIDED = SamplingParams(temperature=0.8, seed=5, max_tokens=20, guided={"regex": "(he|she|it) (was|is) (not )?[a-z]+"})
+DRAFTS: tuple[dict[str, Any], ...] = (
+    {},
+    {"draft": "lookup", "draft_length": 3},
+    {"draft_tokens": [5, 6, 7, 8] * 8, "draft_length": 5},
+)
+TASKS: tuple[dict[str, bool], ...] = ({}, {"batched": True}, {"word_timestamps": True})
+ADAPTERS = (None, "legal", "medical")
 FAILING = tuple(
     dataclasses.replace(GREEDY, logits_processors=[RaisesAt(length)], ignore_eos=True) for length in (0, 2, 9)
 )
@@ -77,11 +88,11 @@ def results(output: RequestOutput) -> Any:
     return [(each.token_ids, each.text, each.finish_reason) for each in output.outputs]
 
 
-def asked(engine: Engine, prompt: Any, params: SamplingParams) -> Any:
+def asked(engine: Engine, prompt: Any, params: SamplingParams, lora: str | None = None) -> Any:
     """One request's results, or the error that it ended with."""
 
     def job() -> Generator[Any, Any, Any]:
-        (output,) = yield Submit([Request(prompt, params)])
+        (output,) = yield Submit([Request(prompt, params, lora=lora)])
         return results(output)
 
     ((_, result),) = engine.runner.run([job()], max_jobs=1)
@@ -127,14 +138,19 @@ class House:
     """Two engines with room for few requests, and two with room for all, which say what is right."""
 
     def __init__(self, folder: Path, tiny_en: Path, speech: Path) -> None:
-        save_bart(folder)
+        bart = save_bart(folder)
+        names = [name for name in ADAPTERS if name is not None]
+        adapters = {
+            name: save_adapter(bart, folder / name, seed=seed, modules="all-linear") for seed, name in enumerate(names)
+        }
+        options: dict[str, Any] = {"adapters": adapters, "max_adapters": 1}
         self.clips = [speech / "librivox" / f"{name}.flac" for name in CLIPS]
         slot = 2 * 4 * 384 * 4  # keys and values, layers, width, float32
         self.transcriber = Transcriber(tiny_en, kv_cache_bytes=5 * 1600 * slot, swap_bytes=1600 * slot, **TIGHT)
         self.speech = Transcriber(tiny_en, kv_cache_bytes=5 * 1600 * slot)
         slot = 2 * 2 * 48 * 4
-        self.generator = TextGenerator(folder, kv_cache_bytes=208 * slot, block_size=8, **TIGHT)
-        self.text = TextGenerator(folder, kv_cache_bytes=1 << 24)
+        self.generator = TextGenerator(folder, kv_cache_bytes=208 * slot, block_size=8, **TIGHT, **options)
+        self.text = TextGenerator(folder, kv_cache_bytes=1 << 24, **options)
         self._right: dict[str, str] = {}
         for owner in (self.transcriber, self.generator, self.speech, self.text):
             for layer in owner.engine.executor.worker.cache.layers:
@@ -148,13 +164,15 @@ class House:
             prompt = {"multi_modal_data": {"audio": str(rng.choice(self.clips))}}
         engine = (self.transcriber if speech else self.generator).engine
         reference = (self.speech if speech else self.text).engine
-        params = rng.choice(PARAMS)
+        params = rng.choice((*PARAMS, GUIDED) if speech else PARAMS)
+        drafted = params if params.beam_search else dataclasses.replace(params, **rng.choice(DRAFTS))
+        lora = None if speech else rng.choice(ADAPTERS)
         kind = rng.choice(["request"] * 5 + ["task", "task", "processor", "mapper", "refused", "abandoned", "closed"])
         if kind == "request":
-            right = partial(self.right, f"{prompt} {params}", lambda: asked(reference, prompt, params))
-            return kind, lambda: asked(engine, prompt, params), right
+            right = partial(self.right, f"{prompt} {params} {lora}", lambda: asked(reference, prompt, params, lora))
+            return kind, lambda: asked(engine, prompt, drafted, lora), right
         if kind == "task" and speech:
-            clip, options = rng.choice(self.clips), rng.choice([{}, {"batched": True}, {"word_timestamps": True}])
+            clip, options = rng.choice(self.clips), rng.choice(TASKS)
             right = partial(self.right, f"{clip} {options}", lambda: said(self.speech, clip, options))
             return kind, lambda: said(self.transcriber, clip, options), right
         if kind == "task":
@@ -242,6 +260,7 @@ def run(house: House, seed: int, count: int) -> Counter[str]:
 
 def check(count: int, folder: str, tiny_en: str, speech: str) -> None:
     """Make so many calls, after which this process, which does nothing else, is to hold what it held before."""
+    grammar_masks.MOST_STATES = 8  # of forms, which are kept until others replace them
     house = House(Path(folder), Path(tiny_en), Path(speech))
     preemptions: Counter[str] = Counter()
     slices: Counter[str] = Counter()
@@ -260,7 +279,12 @@ def check(count: int, folder: str, tiny_en: str, speech: str) -> None:
             return issue(step)
 
         engine.executor.issue = counting  # type: ignore[method-assign]
-    run(house, seed=0, count=40)  # so that what is kept for good is there
+    run(house, seed=0, count=90)  # so that what is kept for good is there
+    asked(house.transcriber.engine, {"multi_modal_data": {"audio": str(house.clips[0])}}, GUIDED)
+    for options in TASKS:
+        said(house.transcriber, house.clips[0], options)
+    for number, lora in enumerate(ADAPTERS):
+        asked(house.generator.engine, TEXTS[0], dataclasses.replace(GREEDY, **DRAFTS[number]), lora)
     before, num_objects = resident_bytes(), len(gc.get_objects())
     kinds = Counter[str]()
     for seed in range(1, 1 + count // ROUND):

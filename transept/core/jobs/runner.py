@@ -281,12 +281,15 @@ class JobRunner:
                 self._waiting.append(channel)
 
     def _leave(self, channel: Channel | None) -> None:
-        """Stop driving or waiting. If no thread drives, wake one of the waiting readers."""
+        """Stop driving or waiting. If no thread drives, wake one of the waiting readers, or drain the inbox."""
         with self._lock:
             if channel in self._waiting:
                 self._waiting.remove(channel)
+            is_left = self._driver is None and not self._waiting
             if self._driver is None and self._waiting:
                 self._waiting.pop(0).news.set()
+        if is_left and self._inbox:  # actions of threads that saw a driver after its last drain
+            self._drain_unless_driven()
 
     def _offload(self, event: Offload, done: Callable[[Offloaded], None], long_running: bool) -> Offloaded:
         """Call a function on its pool, then `done` with its outcome in the driving thread."""
