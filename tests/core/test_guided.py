@@ -289,9 +289,9 @@ def test_too_large_forms_are_refused(bart: Engine, monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(LIMITS, limit, 2)
     grammars = Grammars(lambda: bart.tokenizer, bart.shape.vocab_size)
     with pytest.raises(
-        ParameterError, match=r"holds '\(a\.\*b\|.*d\)' as its regex, which is too large\. Use fewer or sm"
+        ParameterError, match=r"holds 'start: .* as its grammar, which is too large\. Use fewer or smaller"
     ):
-        grammars(Guide("regex", "(a.*b|.*[nst].{7}d)"))
+        grammars(Guide("grammar", 'start: (a | b | "c") start?\na: /a|.*[nst].{7}d/ | "b" a "c"\nb: "a" | "b" b'))
 
 
 def test_a_form_that_grows_too_complex_fails_its_request_alone(bart_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,8 +106,8 @@ class Grammars:
         first = matcher.deep_copy()
         mask = int.from_bytes(first.compute_bitmask(), "little")
         writable = mask % (1 << self.end + 1) and all(token < self.end for token in first.compute_ff_tokens())
-        if first.is_error() and not first.get_error().startswith(DEAD):
-            raise _invalid(guide, first.get_error())
+        if first.is_error() and not first.get_error().startswith(DEAD):  # it has reached the limits
+            raise _refusal(guide, "is too large", SIMPLER)
         if first.is_error() or not writable:
             problem = "matches no text that this model's vocabulary can write"
             raise _refusal(guide, problem, "Ask for texts that end, of characters that the vocabulary has")
