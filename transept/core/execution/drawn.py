@@ -78,7 +78,14 @@ class Drawn:
         drawn: dict[int, list[SampledToken]] = {}
         wrong: set[int] = set()  # sequences whose draft is rejected from here on
         for each, parts in zip(self.chosen, self._parts, strict=True):
-            tokens, logprobs, *top = (next(numbers).tolist() for _ in parts)
+            if each.top is None and each.rows[0].params.beam_search:
+                values = [next(numbers) for _ in parts]
+                if not values[1].isneginf().any():
+                    drawn.update(_all_of(each, *values))
+                    continue
+                tokens, logprobs, *top = (value.tolist() for value in values)
+            else:
+                tokens, logprobs, *top = (next(numbers).tolist() for _ in parts)
             none = [[0.0] * len(row) for row in tokens]
             boosts = none if each.boosts is None else top.pop(0)
             noise = none if each.noise is None else top.pop(0)
@@ -108,3 +115,18 @@ class Drawn:
             return tokens
         rows = {seq_id: row for row, seq_id in enumerate(self.seq_ids)}
         return tokens[upload([rows[seq_id] for seq_id in seq_ids], tokens.device)]
+
+
+def _all_of(
+    chosen: Chosen, tokens: Tensor, logprobs: Tensor, *added: Tensor
+) -> Iterator[tuple[int, list[SampledToken]]]:
+    """Return the candidates of each beam, of which none is forbidden: all rows at once, because there are many."""
+    boosts = repeat(0.0) if chosen.boosts is None else added[0].flatten().tolist()
+    noise = repeat(0.0) if chosen.noise is None else added[-1].flatten().tolist()
+    token_ids = map(int, tokens.flatten().tolist())
+    made: list[Any] = list(
+        map(_AS_SAMPLED, zip(token_ids, logprobs.flatten().tolist(), repeat(None), boosts, noise, strict=False))
+    )
+    size = tokens.shape[1]
+    for index, row in enumerate(chosen.rows):
+        yield row.seq_id, made[index * size : (index + 1) * size]
