@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transept.core.scheduling.beam_search import BeamSearch, Continuation
+from transept.core.scheduling.beam_search import BeamSearch, Candidate
 
 
 class BeamSampling(BeamSearch):
@@ -13,6 +13,6 @@ class BeamSampling(BeamSearch):
     each beam's candidates by the same rule. Everything else is as in a search without draws.
     """
 
-    def _candidates(self, continuations: list[Continuation]) -> list[Continuation]:
-        continuations.sort(key=lambda each: each.total + each.token.noise, reverse=True)
-        return super()._candidates(continuations[: self.num_candidates])
+    def _candidates(self, found: list[Candidate]) -> list[Candidate]:
+        found.sort(key=lambda each: each[0] + each[2].noise, reverse=True)
+        return super()._candidates(found[: self.num_candidates])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from operator import attrgetter
+from operator import itemgetter
 
 from transept.core.request.guided import DEAD_END
 from transept.core.request.sampling_params import SamplingParams
@@ -18,6 +18,8 @@ from transept.errors import RequestFailedError
 
 End = tuple[SequenceStatus, str | int | None]  # status and stop_reason of a sequence that ends
 Ends = Callable[[Sequence, int], End | None]  # (beam, next token id) -> how the token ends the beam, or None
+
+Candidate = tuple[float, Sequence, SampledToken]  # total, parent, token of a possible Continuation
 
 
 @dataclass(slots=True)
@@ -52,26 +54,26 @@ class BeamSearch:
 
         beams: the running ones, in the first step only one. sampled: each beam's most likely tokens, by sequence id.
         """
-        continuations = [
-            Continuation(beam, token, total + token.logprob + token.boost)
+        found = [
+            (total + token.logprob + token.boost, beam, token)
             for beam in beams
             for total in (total_of(beam),)
             for token in sampled[beam.seq_id]
         ]
         running: list[Continuation] = []
-        for rank, continuation in enumerate(self._candidates(continuations)):
+        for rank, (total, beam, token) in enumerate(self._candidates(found)):
             if rank >= self.num_beams <= len(running):
                 break  # the others neither continue nor count as ended
-            ended = end(continuation.parent, continuation.token.token_id)
+            ended = end(beam, token.token_id)
             if ended is None:
-                running.append(continuation)
+                running.append(Continuation(beam, token, total))
             elif rank < self.num_beams:  # ended continuations count only among the best num_beams
-                hypothesis = continuation.parent.fork(continuation.parent.seq_id, 0)
-                hypothesis.append_token(continuation.token)
+                hypothesis = beam.fork(beam.seq_id, 0)
+                hypothesis.append_token(token)
                 hypothesis.status, hypothesis.stop_reason = ended
                 self._keep(hypothesis)
         running = running[: self.num_beams]
-        if not continuations:  # every token is forbidden: settle for the current beams
+        if not found:  # every token is forbidden: settle for the current beams
             if self.params.guided is not None and not self.hypotheses:
                 raise RequestFailedError(DEAD_END)
             for beam in beams:
@@ -79,10 +81,10 @@ class BeamSearch:
                 self._keep(beam)
         return running if running and self._can_improve(running[0]) else []
 
-    def _candidates(self, continuations: list[Continuation]) -> list[Continuation]:
-        """Return the continuations that may be beams or hypotheses, best first."""
-        continuations.sort(key=_TOTAL, reverse=True)
-        return continuations[: self.num_candidates]
+    def _candidates(self, found: list[Candidate]) -> list[Candidate]:
+        """Return the candidates that may be beams or hypotheses, best first."""
+        found.sort(key=_TOTAL, reverse=True)
+        return found[: self.num_candidates]
 
     def _keep(self, hypothesis: Sequence) -> None:
         hypothesis.score = self._score(total_of(hypothesis), len(hypothesis.output_token_ids))
@@ -107,7 +109,7 @@ class BeamSearch:
         return total / length
 
 
-_TOTAL = attrgetter("total")
+_TOTAL = itemgetter(0)
 
 
 def total_of(beam: Sequence) -> float:
