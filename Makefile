@@ -161,6 +161,7 @@ $(VENV)/.torch: constraints.txt
 # is built for another PyTorch: tests use the part of it that is in Python, masks of biases and checks of operators.
 XFORMERS = 'xformers==0.0.35; platform_system == "Linux" and platform_machine == "x86_64"'
 $(VENV)/.installed-%: $(VENV)/.torch pyproject.toml setup.py $(KERNELS)
+	rm -rf transept.egg-info  # an older one hides entry points, if Python runs in this folder
 	$(INSTALL) $(if $(filter dev,$*),--editable packages/transept-speakers) --editable '.[$*]'
 	$(if $(filter dev,$*),$(INSTALL) --no-deps resemblyzer==0.1.4 $(XFORMERS))
 	touch $@
