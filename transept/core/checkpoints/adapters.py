@@ -83,7 +83,7 @@ class Adapters:
             del self._by_name[name]
 
     def find(self, name: Any) -> Adapter:
-        """Return the adapter with a name. Raises ParameterError if there is none."""
+        """Return the adapter with a name. Raises ParameterError for an unknown name."""
         if isinstance(name, AdapterName):
             return name.adapter
         adapter = self._by_name.get(name) if isinstance(name, str) else None
@@ -96,7 +96,10 @@ class Adapters:
         return adapter
 
     def lasting(self, name: Any) -> AdapterName:
-        """Return a name that will always mean the adapter that it means now. Raises ParameterError if there is none."""
+        """Return a name that will always mean the adapter that it means now.
+
+        Raises ParameterError for an unknown name.
+        """
         adapter = self.find(name)
         lasting = AdapterName(adapter.name)
         lasting.adapter = adapter

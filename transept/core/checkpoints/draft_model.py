@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class DraftModel(NamedTuple):
-    """An engine's draft model; all fields are None or False if it has none.
+    """The draft model of an engine. All fields are None or False for an engine without a draft model.
 
     path: of its checkpoint. shares_encoder: True if it reads the output of the target's encoder.
     """
@@ -65,7 +65,7 @@ def find_draft_model(config: EngineConfig, target: ModelDescription, plugins: Pl
         except (ParameterError, PluginError) as error:
             raise _refusal(name, f"cannot be split: {error}", "tensor_parallel_size") from error
     shares = _have_same_encoder(target, draft)
-    logger.info("the draft model %s", "shares the encoder's output" if shares else "has an encoder of its own")
+    logger.info("the draft model %s", "shares the encoder's output" if shares else "has its own encoder")
     return DraftModel(path, draft.shape, shares)
 
 
@@ -86,7 +86,7 @@ def _difference(target: ModelDescription, draft: ModelDescription) -> str | None
         return f"its encoder knows {_source_size(draft)} tokens, and the model's knows {_source_size(target)}"
     if not ours.encoder_takes_text and ours.max_source_positions != theirs.max_source_positions:
         lengths = theirs.max_source_positions, ours.max_source_positions
-        return "the longest output of its encoder has {} rows, and that of the model's has {}".format(*lengths)
+        return "its encoder's longest output has {} rows, and the model's encoder's has {}".format(*lengths)
     shapes = [_feature_shapes(each) for each in (target, draft)]
     if shapes[0] != shapes[1]:
         return f"its encoder takes {shapes[1]}, and the model's takes {shapes[0]}"

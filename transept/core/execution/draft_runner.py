@@ -1,8 +1,9 @@
 """DraftRunner: a smaller model of the same vocabulary, whose tokens are the drafts of a step.
 
-The model runner calls it in each step, before the target decodes. The draft model has a cache of its own with as many
-blocks as the target's. Both use the same block tables, so scheduling, forks, swaps and preemption are those of the
-target, and each token has the same slot in both. A draft changes no result, so a wrong one costs only time.
+The model runner calls it in each step, before the target decodes. The draft model has its own cache, with as many
+blocks as the target's. Both use the same block tables, so each token has the same slot in both, and scheduling, forks,
+swaps and preemption of the target serve the draft model, too. A draft changes no result, so a wrong one costs only
+time.
 
 In a step, the scheduling side leaves PENDING in place of the tokens of a draft, and this class replaces them.
 """
@@ -49,9 +50,9 @@ class _Proposal:
 class DraftRunner:
     """Runs a draft model on one device.
 
-    cache: of its layers, with as many blocks as the target's. sampler: of its own, since a sampler keeps the state of
-    its last call. cross_attentions: see EncoderRunner. encodes: True if it has an encoder of its own; else the target's
-    encoder runner also writes this model's keys and values.
+    cache: of its layers, with as many blocks as the target's. sampler: not the target's, since a sampler keeps the
+    state of its last call. cross_attentions: see EncoderRunner. encodes: True if it has its own encoder; else the
+    target's encoder runner also writes this model's keys and values.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class DraftRunner:
         self.encoder = EncoderRunner(checked, cross_attentions, cache, block_size, adapters) if encodes else None
         self.shape = self.decoder.shape
         self._block_size, self._sampler = block_size, sampler
-        # The tokens of sequences in the cache: those of the sequence, and after them those of its last draft.
+        # Tokens whose keys and values are in the cache: the sequence's tokens, then the tokens of its last draft.
         self._cached: dict[int, tuple[int, list[int]]] = {}
         self._has_failed = False
 

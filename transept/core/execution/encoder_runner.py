@@ -66,7 +66,7 @@ class EncoderRunner:
             self.graphs = EncoderGraphs(self._model.model, self._layers, recorder, self._features_of)
 
     def also_write(self, cross_attentions: Sequence[MakesKeysAndValues | None], layers: Sequence[Tensor]) -> None:
-        """Write keys and values of these layers, too, with the same block tables: those of a draft model.
+        """Also write keys and values of these layers, which are a draft model's, with the same block tables.
 
         Called before `record`.
         """

@@ -72,7 +72,7 @@ class ConformerConfig:
 class RelativeSelfAttention(nn.Module):
     """An encoder's self-attention by content and distance, as in Transformer-XL (Dai et al. 2019, section 3.3).
 
-    Its parameters are those of SelfAttention, ``position_proj.weight``, and ``content_bias`` and ``position_bias``,
+    Its parameters: SelfAttention's, ``position_proj.weight``, and ``content_bias`` and ``position_bias``,
     [heads, head_dim]: the paper's W_{k,R}, u and v.
     """
 
@@ -129,7 +129,7 @@ class BatchNorm(nn.Module):
 
 
 class DepthwiseConv1d(nn.Module):
-    """The parameters of a convolution of each channel by itself: weight [channels, 1, taps], bias [channels]."""
+    """The parameters of a depthwise convolution: weight [channels, 1, taps], bias [channels]."""
 
     def __init__(self, channels: int, taps: int, bias: bool, group: ParallelGroup) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ class DepthwiseConv1d(nn.Module):
 
 
 class ConvolutionModule(nn.Module):
-    """``out_proj(act(norm(conv(glu(in_proj(x))))))``, where conv is over time, each channel by itself.
+    """``out_proj(act(norm(conv(glu(in_proj(x))))))``, where conv is a depthwise convolution over time.
 
     Its parameters: ``in_proj`` with the parts ``value`` and ``gate``, ``conv``, ``norm`` and ``out_proj``.
     """

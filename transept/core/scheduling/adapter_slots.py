@@ -10,9 +10,9 @@ from transept.core.scheduling.step import AdapterLoad
 
 
 class AdapterSlots:
-    """Slots of adapters. A new adapter takes an empty slot, or replaces the least recently used one.
+    """A fixed number of adapter slots. A new adapter replaces the least recently used one that no running request uses.
 
-    A slot that a running request uses is not replaced. Adapters stay in their slots without requests, so that the next
+    Adapters stay in their slots without requests, so that the next
     request need not load them.
     """
 
@@ -27,7 +27,7 @@ class AdapterSlots:
     def serve(self, group: SequenceGroup, running: Iterable[SequenceGroup], loads: list[AdapterLoad]) -> bool:
         """Give a group the slot of its adapter, if it has one. If the slot must be filled, add that to a step's loads.
 
-        Returns False if running groups use all slots.
+        Returns True also for a group without an adapter. Returns False if running groups use all slots.
         """
         if group.adapter is None:
             return True

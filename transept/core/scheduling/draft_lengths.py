@@ -150,7 +150,8 @@ class DraftLengths:
     def _chances(self, drafter: Drafter) -> tuple[float, float]:
         """Return the probability that the next draft token is accepted, if all before it are: likely, and hoped for.
 
-        The first follows the drafts of all sequences until the sequence has many of its own, the second does not.
+        The first starts from the acceptance of all sequences, and follows the sequence's own with more judged tokens.
+        The second starts from FIRST_GUESS if that is higher.
         """
         strength = drafter.strength
         accepted, rejected = drafter.judged[strength]

@@ -52,7 +52,7 @@ class Drafting:
     """The drafts of one engine.
 
     vocab_size: of the decoder; the encoder's tokens may have larger ids. model_shape: of the draft model; None without
-    one. Requests without drafts of their own have the draft model's.
+    one. Requests without `draft` and `draft_tokens` have the draft model's drafts.
     """
 
     def __init__(self, config: SchedulerConfig) -> None:

@@ -1,7 +1,7 @@
 """Input features of Fast Conformer encoders: a log-mel spectrogram, each band normalised over the request's audio.
 
 They equal transformers' ParakeetFeatureExtractor and CohereAsrFeatureExtractor. The features of a recording are its
-samples, because a window is normalised by itself.
+samples, because each window is normalised separately.
 """
 
 from __future__ import annotations

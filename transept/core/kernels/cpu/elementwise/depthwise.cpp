@@ -1,5 +1,5 @@
-// The middle of a Conformer's convolution module: a gated linear unit, then a convolution over time of each channel by itself,
-// then an activation. Reads and writes each number once.
+// The middle of a Conformer's convolution module: a gated linear unit, then a depthwise convolution over time, then an
+// activation. Reads and writes each number once.
 #include <algorithm>
 
 #include "../export.h"
