@@ -120,7 +120,7 @@ class Drawn:
 def _all_of(
     chosen: Chosen, tokens: Tensor, logprobs: Tensor, *added: Tensor
 ) -> Iterator[tuple[int, list[SampledToken]]]:
-    """Return the candidates of each beam, of which none is forbidden: all rows at once, because there are many."""
+    """Yield each beam's candidates, if no candidate is forbidden. All rows at once, because there are many."""
     boosts = repeat(0.0) if chosen.boosts is None else added[0].flatten().tolist()
     noise = repeat(0.0) if chosen.noise is None else added[-1].flatten().tolist()
     token_ids = map(int, tokens.flatten().tolist())
